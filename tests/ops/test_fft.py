@@ -85,6 +85,24 @@ def test_layouts(n: int) -> None:
     assert not wide[:, 1::2].any()
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_columns(dtype: str) -> None:
+    """Beside each other, as many as fill no vector or cross from one matrix to the next, lengths
+    that the first cache holds and others; into the result and within it, with steps between."""
+    for n in (1, 2, 4, 5, 8, 16, 64, 255, 256, 512, 729, 1000, 1009, 1024, 2310, 4096, 8192, 9000):
+        for shape in ((n, 16), (n, 19), (3, n, 21), (2, n, 2)):
+            x = numbers(shape, dtype)
+            wide = x.astype("complex128")
+            t = tn.tensor(x)
+            close(fft.fft(t, dim=-2), np.fft.fft(wide, axis=-2))
+            close(fft.ifft(t, dim=-2), np.fft.ifft(wide, axis=-2))
+            close(fft.fft(t[..., ::2], dim=-2), np.fft.fft(wide[..., ::2], axis=-2))
+            close(fft.ifft2(t[..., 1:]), np.fft.ifft2(wide[..., 1:]))
+            close(fft.rfft(t.real, dim=-2), np.fft.rfft(wide.real, axis=-2))
+            close(fft.irfft(t, 2 * n, dim=-2), np.fft.irfft(wide, 2 * n, axis=-2))
+    assert fft.fft(tn.zeros(0, 5, dtype=tn.complex64)).shape == (0, 5)
+
+
 def test_batches_agree_with_single_lines() -> None:
     for n in (8, 33, 300, 2048):
         x = tn.tensor(numbers((40, n), "complex128"))

@@ -1,6 +1,7 @@
 /* os.c: every call of the CPU plugin into the operating system: memory, threads, clocks, sleeping
  * on a word, CPU counts and the environment. A port to another system is a port of this file. */
 #define _GNU_SOURCE
+#include "caches.h"
 #include "cpu_priv.h"
 
 #include <errno.h>
@@ -92,14 +93,28 @@ int32_t cpu_os_cpus(void) {
     return n < 1 ? 1 : n;
 }
 
+static uint64_t cache_bytes(int name, uint64_t other, uint64_t *asked) {
+    uint64_t known = __atomic_load_n(asked, __ATOMIC_RELAXED);
+    if (known) return known;
+    long bytes = sysconf(name);
+    known = bytes > 0 ? (uint64_t)bytes : other;
+    __atomic_store_n(asked, known, __ATOMIC_RELAXED);
+    return known;
+}
+
+uint64_t cpu_os_l1_bytes(void) {
+    static uint64_t bytes;
+    return cache_bytes(_SC_LEVEL1_DCACHE_SIZE, UINT64_C(32) << 10, &bytes);
+}
+
+uint64_t cpu_os_l2_bytes(void) {
+    static uint64_t bytes;
+    return cache_bytes(_SC_LEVEL2_CACHE_SIZE, UINT64_C(512) << 10, &bytes);
+}
+
 uint64_t cpu_os_l3_bytes(void) {
     static uint64_t bytes;
-    uint64_t known = __atomic_load_n(&bytes, __ATOMIC_RELAXED);
-    if (known) return known;
-    long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    known = l3 > 0 ? (uint64_t)l3 : UINT64_C(32) << 20;
-    __atomic_store_n(&bytes, known, __ATOMIC_RELAXED);
-    return known;
+    return cache_bytes(_SC_LEVEL3_CACHE_SIZE, UINT64_C(32) << 20, &bytes);
 }
 
 cpu_isa cpu_os_isa(void) {

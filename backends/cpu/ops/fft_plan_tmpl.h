@@ -6,16 +6,10 @@
 #ifndef TENON_CPU_FFT_PLAN_TMPL_H
 #define TENON_CPU_FFT_PLAN_TMPL_H
 
-#include "fft_vec_tmpl.h"
+#include "fft_pass_tmpl.h"
 
-enum { PASSES = 40, BLOCKS = 6, LARGEST_PRIME = 31, LARGEST_TILE_PRIME = 256, KEEP = 32 };
+enum { PASSES = 40, BLOCKS = 6, LARGEST_TILE_PRIME = 256, KEEP = 32 };
 #define KEEP_BYTES (INT64_C(64) << 20)
-
-typedef struct pass {
-    int64_t radix;
-    const T *w;    /* per group of radix numbers, radix - 1 complex factors */
-    const T *trig; /* cos and sin of the multiples of 2 pi / radix, of an odd radix */
-} pass;
 
 typedef struct plan plan;
 struct plan {
@@ -28,8 +22,9 @@ struct plan {
     pass pass[PASSES];
     plan *conv; /* Bluestein's sum: the transforms of its convolution */
     T *chirp, *spectrum;
-    plan *one, *two; /* a line of n = one->n * two->n */
-    T *edge, *inner; /* the factors between the two: product of a block's and a lane's */
+    plan *one, *two; /* of a line, and of long columns: n = one->n * two->n */
+    T *edge;         /* the factors between the two; of a line those of a block, ... */
+    T *inner;        /* ... of which each lane has a multiple */
     T *half;         /* exp(-2 pi i k / 2n), k <= n / 2: what a real transform of 2n ends with */
     uint32_t users;
     uint64_t last;
@@ -78,117 +73,6 @@ static tn_status plan_room(plan *p, int64_t count, T **ret) {
     return TN_OK;
 }
 
-/* ---- Tiles -------------------------------------------------------------------------------------*/
-
-typedef struct tile {
-    lanes *re, *im;
-} tile;
-
-FFT_INLINE wave tile_get(tile t, int64_t k) { return (wave){t.re[k], t.im[k]}; }
-FFT_INLINE void tile_put(tile t, int64_t k, wave v) {
-    t.re[k] = v.re;
-    t.im[k] = v.im;
-}
-
-FFT_INLINE void four(wave *a) {
-    wave s = wave_add(a[0], a[2]), d = wave_sub(a[0], a[2]);
-    wave t = wave_add(a[1], a[3]), e = wave_back(wave_sub(a[1], a[3]));
-    a[0] = wave_add(s, t);
-    a[1] = wave_add(d, e);
-    a[2] = wave_sub(s, t);
-    a[3] = wave_sub(d, e);
-}
-
-FFT_INLINE void eight(wave *a) {
-    const T r = (T)0.70710678118654752440;
-    wave even[4] = {a[0], a[2], a[4], a[6]}, odd[4] = {a[1], a[3], a[5], a[7]};
-    four(even);
-    four(odd);
-    odd[1] = (wave){(odd[1].re + odd[1].im) * r, (odd[1].im - odd[1].re) * r};
-    odd[2] = wave_back(odd[2]);
-    odd[3] = (wave){(odd[3].im - odd[3].re) * r, (odd[3].re + odd[3].im) * -r};
-    TMPL_UNROLL
-    for (int k = 0; k < 4; k++) {
-        a[k] = wave_add(even[k], odd[k]);
-        a[k + 4] = wave_sub(even[k], odd[k]);
-    }
-}
-
-/* An odd prime: sums and differences of the numbers k and radix - k, times cosines and sines. */
-FFT_INLINE void odd_prime(int radix, const T *trig, wave *a) {
-    wave sum[(LARGEST_PRIME + 1) / 2] = {{{0}, {0}}}, dif[(LARGEST_PRIME + 1) / 2] = {{{0}, {0}}};
-    wave all = a[0];
-    TMPL_UNROLL
-    for (int k = 1; k <= radix / 2; k++) {
-        sum[k] = wave_add(a[k], a[radix - k]);
-        dif[k] = wave_back(wave_sub(a[k], a[radix - k]));
-        all = wave_add(all, sum[k]);
-    }
-    TMPL_UNROLL
-    for (int j = 1; j <= radix / 2; j++) {
-        wave s = a[0], d = {{0}, {0}};
-        TMPL_UNROLL
-        for (int k = 1; k <= radix / 2; k++) {
-            const T *t = trig + 2 * (j * k % radix);
-            s = wave_add(s, wave_scale(sum[k], t[0]));
-            d = wave_add(d, wave_scale(dif[k], t[1]));
-        }
-        a[j] = wave_add(s, d);
-        a[radix - j] = wave_sub(s, d);
-    }
-    a[0] = all;
-}
-
-FFT_INLINE void butterfly(int radix, const T *trig, wave *a) {
-    if (radix == 2) {
-        wave s = wave_add(a[0], a[1]);
-        a[1] = wave_sub(a[0], a[1]);
-        a[0] = s;
-    } else if (radix == 4) {
-        four(a);
-    } else if (radix == 8) {
-        eight(a);
-    } else {
-        odd_prime(radix, trig, a);
-    }
-}
-
-/* x[q + s (p + k m)] -> y[q + s (radix p + k)] for q < s, p < m, k < radix. */
-FFT_INLINE void pass_of(int radix, const pass *at, int64_t m, int64_t s, tile x, tile y) {
-    wave a[LARGEST_PRIME + 1];
-    for (int64_t p = 0; p < m; p++) {
-        const T *w = at->w + 2 * (radix - 1) * p;
-        for (int64_t q = 0; q < s; q++) {
-            TMPL_UNROLL
-            for (int k = 0; k < radix; k++) a[k] = tile_get(x, q + s * (p + k * m));
-            butterfly(radix, at->trig, a);
-            tile_put(y, q + s * radix * p, a[0]);
-            if (p == 0) {
-                TMPL_UNROLL
-                for (int k = 1; k < radix; k++) tile_put(y, q + s * k, a[k]);
-            } else {
-                TMPL_UNROLL
-                for (int k = 1; k < radix; k++)
-                    tile_put(y, q + s * (radix * p + k),
-                             wave_turn(a[k], w[2 * k - 2], w[2 * k - 1]));
-            }
-        }
-    }
-}
-
-static __attribute__((noinline)) void pass_run(const pass *at, int64_t m, int64_t s, tile x,
-                                               tile y) {
-    switch (at->radix) {
-    case 2: pass_of(2, at, m, s, x, y); break;
-    case 3: pass_of(3, at, m, s, x, y); break;
-    case 4: pass_of(4, at, m, s, x, y); break;
-    case 5: pass_of(5, at, m, s, x, y); break;
-    case 7: pass_of(7, at, m, s, x, y); break;
-    case 8: pass_of(8, at, m, s, x, y); break;
-    default: pass_of((int)at->radix, at, m, s, x, y); break;
-    }
-}
-
 /* Transforms x, which has p->rows rows; y is work memory of the same size. Returns the one that holds
  * the result. */
 static tile tile_run(const plan *p, tile x, tile y) {
@@ -206,16 +90,55 @@ static tile tile_run(const plan *p, tile x, tile y) {
             tile_put(r, j, wave_turn(tile_get(r, j), p->chirp[2 * j], p->chirp[2 * j + 1]));
         return r;
     }
+    return passes_run(p->pass, p->passes, p->n, 1, x, y);
+}
+
+/* The same between two ends. x and y are work memory; what IN_TILE stands for is in from->t, and the
+ * result's place is returned. What is CROSSED is put where the last pass finds it. */
+static tile tile_between(const plan *p, const ends *from, const ends *to, tile x, tile y) {
+    int32_t done = 0, left = p->conv ? 0 : p->passes;
     int64_t m = p->n, s = 1;
-    for (int32_t i = 0; i < p->passes; i++) {
-        m /= p->pass[i].radix;
-        pass_run(&p->pass[i], m, s, x, y);
-        s *= p->pass[i].radix;
-        tile t = x;
-        x = y;
-        y = t;
+    if (from->kind == MEMORY && left > 0 && has_ends(p->pass[0].radix)) {
+        s = p->pass[0].radix;
+        m /= s;
+        first_run(&p->pass[0], m, from, x);
+        done = 1;
+        left--;
+    } else if (from->kind == MEMORY) {
+        for (int64_t k = 0; k < p->n; k++) tile_put(x, k, end_get(MEMORY, from, k));
+    } else {
+        x = from->t;
     }
-    return x;
+    int64_t last = p->conv || p->passes == 0 ? 0 : p->pass[p->passes - 1].radix;
+    bool end = to->kind != IN_TILE && left > 0 && has_ends(last);
+    tile r = p->conv ? tile_run(p, x, y) : passes_run(p->pass + done, left - end, m, s, x, y);
+    if (end)
+        last_run(last, p->n / last, r, to);
+    else if (to->kind != IN_TILE)
+        rows_put(p->n, r, to);
+    return r;
+}
+
+/* Columns in memory that are longer than the first cache holds, as a matrix, in the way of a line: columns of
+ * that, times factors, then rows. `all` has rows for all numbers. */
+static void tall_run(const plan *p, const ends *from, const ends *to, tile x, tile y, tile all) {
+    int64_t a = p->one->n, b = p->two->n;
+    for (int64_t i = 0; i < b; i++) {
+        ends in = *from, out = {.kind = TURNED};
+        in.at += i * from->step;
+        in.step *= b;
+        out.t = (tile){all.re + i, all.im + i};
+        out.step = b;
+        out.w = p->edge + 2 * i * a;
+        tile_between(p->one, &in, &out, x, y);
+    }
+    for (int64_t i = 0; i < a; i++) {
+        ends in = {.kind = IN_TILE}, out = *to;
+        in.t = (tile){all.re + i * b, all.im + i * b};
+        out.at += i * to->step;
+        out.step *= a;
+        tile_between(p->two, &in, &out, x, y);
+    }
 }
 
 /* ---- Plans -------------------------------------------------------------------------------------*/
@@ -343,8 +266,8 @@ static tn_status make_chirp(plan *p) {
     }
     if (st != TN_OK || s.st != TN_OK) return st ? st : s.st;
     p->rows = m;
-    return p->conv->one ? line_run(p->conv, p->spectrum, p->spectrum, false, 1)
-                        : one_column(p->conv, p->spectrum);
+    return p->conv->inner ? line_run(p->conv, p->spectrum, p->spectrum, false, 1)
+                          : one_column(p->conv, p->spectrum);
 }
 
 static int64_t whole_lanes(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
@@ -379,11 +302,31 @@ static tn_status make_line(plan *p) {
         for (int64_t l = 0; l < LANES; l++) {
             double re, im;
             unit(k * l, p->n, &re, &im);
-            p->inner[2 * k * LANES + l] = (T)re;
-            p->inner[(2 * k + 1) * LANES + l] = (T)im;
+            p->inner[2 * k * LANES + lane_of((int)l)] = (T)re;
+            p->inner[(2 * k + 1) * LANES + lane_of((int)l)] = (T)im;
         }
     }
     return s.st;
+}
+
+/* The passes of long columns go through more than the first cache holds, with strides that are the same to
+ * it: they are cut in two as evenly as can be. */
+static bool is_tall(int64_t n) { return (uint64_t)n * 4 * sizeof(lanes) > cpu_os_l1_bytes(); }
+
+static tn_status make_tall(plan *p) {
+    int64_t a = 1;
+    for (int64_t d = 2; d <= p->n / d; d++) a = p->n % d == 0 ? d : a;
+    int64_t b = p->n / a;
+    if (a < 8) return TN_OK;
+    tn_status st = plan_make(a, false, false, &p->one);
+    if (st == TN_OK) st = plan_make(b, false, false, &p->two);
+    if (st == TN_OK) st = plan_room(p, room_mul(2, p->n), &p->edge);
+    cpu_stretch s = {.n = b, .cost = room_mul(UNIT_COST, a)};
+    while (st == TN_OK && cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++)
+            for (int64_t k = 0; k < a; k++) put_unit(p->edge + 2 * (i * a + k), i * k, p->n);
+    }
+    return st ? st : s.st;
 }
 
 /* From this length on a line is cut in two. */
@@ -393,6 +336,8 @@ static tn_status make_parts(plan *p) {
     int64_t prime = largest_prime(p->n);
     bool cut = p->line && prime <= LARGEST_TILE_PRIME && prime < p->n;
     tn_status st = cut ? make_line(p) : prime <= LARGEST_PRIME ? make_passes(p) : make_chirp(p);
+    bool tall = !p->line && prime <= LARGEST_PRIME && is_tall(p->n);
+    if (st == TN_OK && tall) st = make_tall(p);
     if (st != TN_OK || !p->real) return st;
     st = plan_room(p, p->n + 2, &p->half);
     cpu_stretch s = {.n = p->n / 2 + 1, .cost = UNIT_COST};

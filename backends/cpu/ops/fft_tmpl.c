@@ -18,6 +18,7 @@
 #include "common/tmpl.h"
 
 #include "axis.h"
+#include "caches.h"
 #include "cpu_priv.h"
 #include "fft_plan_tmpl.h"
 
@@ -53,6 +54,9 @@ static tn_status tiles_take(int64_t rows, uint64_t *ret_bytes, tile *ret) {
 
 static tile turned(tile t, bool inverse) { return inverse ? (tile){t.im, t.re} : t; }
 
+/* An inverse is also the conjugate of the transform of conjugate numbers. */
+static T sign_of(bool inverse) { return (T)(inverse ? -1 : 1); }
+
 /* `count` < LANES numbers. */
 static wave wave_load_part(const T *p, int64_t count) {
     T part[2 * LANES] = {0};
@@ -66,37 +70,44 @@ static void wave_store_part(T *p, wave v, int64_t count) {
     memcpy(p, part, (size_t)count * 2 * sizeof(T));
 }
 
+/* Rows [k, k + LANES) of one half of a tile of `rows`, turned into LANES rows that are `next` apart, of which
+ * the first `count` are there. */
+FFT_INLINE void square(const lanes *from, int64_t k, int64_t rows, lanes *to, int64_t count) {
+    lanes v[LANES];
+    TMPL_UNROLL
+    for (int l = 0; l < LANES; l++) v[lane_of(l)] = from[k + l < rows ? k + l : rows - 1];
+    lanes_transpose(v);
+    if (count == LANES) {
+        TMPL_UNROLL
+        for (int l = 0; l < LANES; l++) to[l] = v[lane_of(l)];
+    } else {
+        for (int l = 0; l < count; l++) to[l] = v[lane_of(l)];
+    }
+}
+
 /* Blocks of LANES columns: transformed, multiplied by their factors, and turned into rows. */
 static void columns_of(const line_job *j, const tile *tiles, int64_t begin, int64_t end) {
     const plan *p = j->p;
     int64_t a = p->one->n, b = p->two->n;
     tile x = tiles[0], y = tiles[1];
+    T sign = sign_of(j->inverse);
     for (int64_t i = begin; i < end; i++) {
         int64_t first = i * LANES, count = b - first < LANES ? b - first : LANES;
-        tile to = turned(x, j->inverse);
-        for (int64_t k = 0; k < a; k++) {
-            const T *from = j->x + 2 * (k * b + first);
-            tile_put(to, k, count == LANES ? wave_load(from) : wave_load_part(from, count));
+        ends from = {.kind = MEMORY, .at = (T *)(uintptr_t)j->x + 2 * first, .step = 2 * b};
+        ends to = {.kind = CROSSED, .w = p->edge + 2 * i * a, .inner = p->inner};
+        from.im = sign;
+        if (count < LANES) {
+            for (int64_t k = 0; k < a; k++) {
+                wave w = wave_load_part(from.at + k * from.step, count);
+                tile_put(x, k, (wave){w.re, w.im * sign});
+            }
+            from = (ends){.kind = IN_TILE, .t = x};
         }
-        tile r = tile_run(p->one, x, y);
-        const T *edge = p->edge + 2 * i * a;
+        tile r = tile_between(p->one, &from, &to, x, y);
         for (int64_t k = 0; k < a; k += LANES) {
-            lanes re[LANES], im[LANES];
-            for (int64_t l = 0; l < LANES; l++) {
-                int64_t row = k + l < a ? k + l : a - 1;
-                const T *inner = p->inner + 2 * row * LANES;
-                wave w = {lanes_load(inner), lanes_load(inner + LANES)};
-                w = wave_mul(tile_get(r, row), wave_turn(w, edge[2 * row], edge[2 * row + 1]));
-                re[l] = w.re;
-                im[l] = w.im;
-            }
-            lanes_transpose(re);
-            lanes_transpose(im);
             int64_t at = k / LANES * b + first;
-            for (int64_t l = 0; l < count; l++) {
-                j->between.re[at + l] = re[l];
-                j->between.im[at + l] = im[l];
-            }
+            square(r.re, k, a, j->between.re + at, count);
+            square(r.im, k, a, j->between.im + at, count);
         }
     }
 }
@@ -106,22 +117,23 @@ static void rows_of(const line_job *j, const tile *tiles, int64_t begin, int64_t
     const plan *p = j->p;
     int64_t a = p->one->n, b = p->two->n;
     tile x = tiles[0], y = tiles[1];
+    T scale = j->scale, im_scale = scale * sign_of(j->inverse);
     for (int64_t i = begin; i < end; i++) {
         int64_t first = i * LANES, count = a - first < LANES ? a - first : LANES;
-        tile from = {j->between.re + i * b, j->between.im + i * b};
+        ends from = {.kind = IN_TILE, .t = {j->between.re + i * b, j->between.im + i * b}};
+        ends to = {.kind = MEMORY, .at = j->y + 2 * first, .step = 2 * a};
+        to.re = scale;
+        to.im = im_scale;
         if (p->two->rows > b) {
-            memcpy(x.re, from.re, (size_t)b * sizeof(lanes));
-            memcpy(x.im, from.im, (size_t)b * sizeof(lanes));
-            from = x;
+            memcpy(x.re, from.t.re, (size_t)b * sizeof(lanes));
+            memcpy(x.im, from.t.im, (size_t)b * sizeof(lanes));
+            from.t = x;
         }
-        tile r = turned(tile_run(p->two, from, y), j->inverse);
-        for (int64_t k = 0; k < b; k++) {
-            T *to = j->y + 2 * (k * a + first);
-            wave v = wave_scale(tile_get(r, k), j->scale);
-            if (count == LANES)
-                wave_store(to, v);
-            else
-                wave_store_part(to, v, count);
+        if (count < LANES) to.kind = IN_TILE;
+        tile r = tile_between(p->two, &from, &to, x, y);
+        for (int64_t k = 0; k < b && count < LANES; k++) {
+            wave v = tile_get(r, k);
+            wave_store_part(to.at + k * to.step, (wave){v.re * scale, v.im * im_scale}, count);
         }
     }
 }
@@ -149,14 +161,20 @@ static tn_status rows_part(void *arg, int64_t begin, int64_t end) {
     return in_tiles(arg, rows_of, begin, end);
 }
 
-/* Every second number of (x, i) times scale and w, to every second of (re, im). */
-static tn_status chirped(const T *w, const T *x, const T *i, int64_t n, T scale, T *re, T *im) {
+/* y = x times w, with imaginary parts times `in` before, and parts times re and im after that. */
+static tn_status chirped(const T *w, const T *x, T in, int64_t n, T re, T im, T *y) {
     cpu_stretch all = {.n = n, .cost = 1};
     while (cpu_next_stretch(&all)) {
-        for (int64_t k = all.begin; k < all.end; k++) {
-            T a = x[2 * k] * scale, b = i[2 * k] * scale, c = w[2 * k], s = w[2 * k + 1];
-            re[2 * k] = a * c - b * s;
-            im[2 * k] = a * s + b * c;
+        int64_t k = all.begin;
+        for (; k + LANES <= all.end; k += LANES) {
+            wave v = wave_load(x + 2 * k);
+            v = wave_mul((wave){v.re, v.im * in}, wave_load(w + 2 * k));
+            wave_store(y + 2 * k, (wave){v.re * re, v.im * im});
+        }
+        for (; k < all.end; k++) {
+            T a = x[2 * k], b = x[2 * k + 1] * in, c = w[2 * k], s = w[2 * k + 1];
+            y[2 * k] = (a * c - b * s) * re;
+            y[2 * k + 1] = (a * s + b * c) * im;
         }
     }
     return all.st;
@@ -164,18 +182,19 @@ static tn_status chirped(const T *w, const T *x, const T *i, int64_t n, T scale,
 
 /* Bluestein's sum of one long line. */
 static tn_status line_by_chirp(const plan *p, const T *x, T *y, bool inverse, T scale) {
-    int64_t m = p->conv->n, re = inverse, im = !inverse;
+    int64_t m = p->conv->n;
+    T sign = sign_of(inverse);
     uint64_t bytes;
     void *room;
     tn_status st = cpu_room(room_mul(2, m), sizeof(T), &bytes, &room);
     if (st != TN_OK) return st;
     T *z = room;
-    st = chirped(p->chirp, x + re, x + im, p->n, 1, z, z + 1);
+    st = chirped(p->chirp, x, sign, p->n, 1, 1, z);
     if (st == TN_OK) st = cpu_clear(z + 2 * p->n, (m - p->n) * 2 * (int64_t)sizeof(T));
     if (st == TN_OK) st = line_run(p->conv, z, z, false, 1);
-    if (st == TN_OK) st = chirped(p->spectrum, z, z + 1, m, 1, z, z + 1);
+    if (st == TN_OK) st = chirped(p->spectrum, z, 1, m, 1, 1, z);
     if (st == TN_OK) st = line_run(p->conv, z, z, true, 1);
-    if (st == TN_OK) st = chirped(p->chirp, z, z + 1, p->n, scale, y + re, y + im);
+    if (st == TN_OK) st = chirped(p->chirp, z, 1, p->n, scale, scale * sign, y);
     cpu_free(NULL, 0, room, bytes);
     return st;
 }
@@ -294,7 +313,7 @@ enum { COMPLEX, FROM_REAL, TO_REAL };
 typedef struct place {
     T *at[LANES];
     int64_t step, im, next;
-    int64_t count; /* lines */
+    int64_t count, left; /* lines; those that follow in the same way */
 } place;
 
 typedef struct fft_job {
@@ -321,57 +340,85 @@ static int64_t given(const fft_job *j) {
 }
 
 /* Lines first .. of the input (v = 0) or the result (v = 1). */
-static place place_of(const fft_job *j, int v, int64_t first, int64_t count) {
+static void place_of(const fft_job *j, int v, int64_t first, int64_t count, place *ret) {
     bool real = (v == 0 && j->kind == FROM_REAL) || (v == 1 && j->kind == TO_REAL);
     int64_t unit = real ? 1 : 2, step = unit * j->ax.step[v];
-    place r = {.step = step, .im = 1, .next = unit * j->ax.next[v], .count = count};
-    if (real) {
-        r.im = in_pairs(j) ? step : 0;
-        r.step = in_pairs(j) ? 2 * step : step;
-    }
+    ret->next = unit * j->ax.next[v];
+    ret->im = real ? in_pairs(j) ? step : 0 : 1;
+    ret->step = real && in_pairs(j) ? 2 * step : step;
+    ret->count = count;
     T *base = v == 0 ? j->x : j->y;
-    int64_t at[AXIS_MAX];
-    bool run = first % j->ax.run + count <= j->ax.run;
+    int64_t at[AXIS_MAX], in = first % j->ax.run;
+    ret->left = j->ax.run - in - count;
     axis_offset(&j->ax, first, at);
     for (int64_t l = 0; l < LANES; l++)
-        r.at[l] = base + unit * at[v] + (l < count ? l * r.next : 0);
-    if (run) return r;
-    r.next = 0;
+        ret->at[l] = base + unit * at[v] + (l < count ? l * ret->next : 0);
+    if (ret->left >= 0) return;
+    ret->next = 0;
     for (int64_t l = 1; l < count; l++) {
         axis_offset(&j->ax, first + l, at);
-        r.at[l] = base + unit * at[v];
+        ret->at[l] = base + unit * at[v];
     }
-    return r;
 }
 
-/* Rows [0, n) of a tile, from memory. */
+/* The lines behind those of *p, `count` of them; true where they go on in the same way. */
+static bool place_next(place *p, int64_t count) {
+    if (p->left < count || count < LANES) return false;
+    p->left -= count;
+    for (int64_t l = 0; l < LANES; l++) p->at[l] += LANES * p->next;
+    return true;
+}
+
+/* Whether the lines stand beside each other, so that LANES of their numbers are loaded at once. */
+static bool side_by_side(const place *p) { return p->count == LANES && p->next == 2 && p->im == 1; }
+
+/* Numbers that follow each other, to where lines beside each other stand, and back. */
+FFT_INLINE lanes lanes_apart(const T *p) {
+    T in[LANES];
+    for (int l = 0; l < LANES; l++) in[lane_of(l)] = p[l];
+    return lanes_load(in);
+}
+FFT_INLINE void lanes_together(T *p, lanes v) {
+    T in[LANES];
+    lanes_store(in, v);
+    for (int l = 0; l < LANES; l++) p[l] = in[lane_of(l)];
+}
+
+/* Rows [0, n) of a tile, from memory; line l is in lane_of(l). */
 static void tile_load(const place *from, int64_t n, tile to) {
     int64_t k = 0;
-    if (from->count == LANES && from->next == 2 && from->im == 1) {
+    if (side_by_side(from)) {
         for (; k < n; k++) tile_put(to, k, wave_load(from->at[0] + k * from->step));
+    } else if (from->next == 2 && from->im == 1) {
+        for (; k < n; k++)
+            tile_put(to, k, wave_load_part(from->at[0] + k * from->step, from->count));
     } else if (from->count == LANES && from->next == 1) {
         for (; k < n; k++) {
             const T *p = from->at[0] + k * from->step;
             tile_put(to, k,
-                     (wave){lanes_load(p), from->im ? lanes_load(p + from->im) : (lanes){0}});
+                     (wave){lanes_apart(p), from->im ? lanes_apart(p + from->im) : (lanes){0}});
         }
     } else if (from->step == 2 && from->im == 1) {
         for (; k + LANES <= n; k += LANES) {
-            lanes *re = to.re + k, *im = to.im + k;
+            lanes re[LANES], im[LANES];
+            TMPL_UNROLL
             for (int l = 0; l < LANES; l++) {
                 wave w = wave_load(from->at[l] + 2 * k);
-                re[l] = w.re;
-                im[l] = w.im;
+                re[lane_of(l)] = w.re;
+                im[lane_of(l)] = w.im;
             }
             lanes_transpose(re);
             lanes_transpose(im);
+            TMPL_UNROLL
+            for (int l = 0; l < LANES; l++)
+                tile_put(to, k + l, (wave){re[lane_of(l)], im[lane_of(l)]});
         }
     }
     for (; k < n; k++) {
         for (int l = 0; l < LANES; l++) {
             const T *p = from->at[l] + k * from->step;
-            to.re[k][l] = p[0];
-            to.im[k][l] = from->im ? p[from->im] : 0;
+            to.re[k][lane_of(l)] = p[0];
+            to.im[k][lane_of(l)] = from->im ? p[from->im] : 0;
         }
     }
 }
@@ -379,34 +426,39 @@ static void tile_load(const place *from, int64_t n, tile to) {
 /* Rows [0, n) of a tile, times scale, to memory. */
 static void tile_store(const place *to, int64_t n, tile from, T scale) {
     int64_t k = 0;
-    if (to->count == LANES && to->next == 2 && to->im == 1) {
+    if (side_by_side(to)) {
         for (; k < n; k++)
             wave_store(to->at[0] + k * to->step, wave_scale(tile_get(from, k), scale));
+    } else if (to->next == 2 && to->im == 1) {
+        for (; k < n; k++)
+            wave_store_part(to->at[0] + k * to->step, wave_scale(tile_get(from, k), scale),
+                            to->count);
     } else if (to->count == LANES && to->next == 1) {
         for (; k < n; k++) {
             T *p = to->at[0] + k * to->step;
-            lanes_store(p, from.re[k] * scale);
-            if (to->im) lanes_store(p + to->im, from.im[k] * scale);
+            lanes_together(p, from.re[k] * scale);
+            if (to->im) lanes_together(p + to->im, from.im[k] * scale);
         }
     } else if (to->step == 2 && to->im == 1) {
         for (; k + LANES <= n; k += LANES) {
             lanes re[LANES], im[LANES];
+            TMPL_UNROLL
             for (int l = 0; l < LANES; l++) {
-                re[l] = from.re[k + l] * scale;
-                im[l] = from.im[k + l] * scale;
+                re[lane_of(l)] = from.re[k + l] * scale;
+                im[lane_of(l)] = from.im[k + l] * scale;
             }
             lanes_transpose(re);
             lanes_transpose(im);
-            for (int64_t l = 0; l < to->count; l++)
-                wave_store(to->at[l] + 2 * k, (wave){re[l], im[l]});
+            for (int l = 0; l < to->count; l++)
+                wave_store(to->at[l] + 2 * k, (wave){re[lane_of(l)], im[lane_of(l)]});
         }
     }
     for (; k < n; k++) {
         wave v = wave_scale(tile_get(from, k), scale);
-        for (int64_t l = 0; l < to->count; l++) {
+        for (int l = 0; l < to->count; l++) {
             T *p = to->at[l] + k * to->step;
-            p[0] = v.re[l];
-            if (to->im) p[to->im] = v.im[l];
+            p[0] = v.re[lane_of(l)];
+            if (to->im) p[to->im] = v.im[lane_of(l)];
         }
     }
 }
@@ -417,6 +469,20 @@ static void tile_mirror(tile t, int64_t n) {
     for (int64_t k = 1; k < n - k; k++) tile_put(t, n - k, (wave){t.re[k], -t.im[k]});
 }
 
+/* Lines beside each other, from memory to memory. x is cut into work memory of the halves of long ones. */
+static void tile_direct(const fft_job *j, const place *from, const place *to, tile x, tile y) {
+    T sign = sign_of(j->inverse);
+    ends in = {.kind = MEMORY, .at = from->at[0], .step = from->step, .im = sign};
+    ends out = {.kind = MEMORY, .at = to->at[0], .step = to->step, .re = j->scale};
+    out.im = j->scale * sign;
+    if (j->p->one) {
+        int64_t half = most(j->p->one->rows, j->p->two->rows);
+        tall_run(j->p, &in, &out, x, (tile){x.re + half, x.im + half}, y);
+    } else {
+        tile_between(j->p, &in, &out, x, y);
+    }
+}
+
 static tn_status tiles_of(void *arg, int64_t begin, int64_t end) {
     const fft_job *j = arg;
     uint64_t bytes;
@@ -425,10 +491,16 @@ static tn_status tiles_of(void *arg, int64_t begin, int64_t end) {
     if (st != TN_OK) return st;
     x = both[0];
     y = both[1];
+    place from = {.left = 0}, to = {.left = 0};
     for (int64_t i = begin; i < end; i++) {
-        int64_t first = i * LANES, left = j->ax.rows - first;
-        place from = place_of(j, 0, first, left < LANES ? left : LANES);
-        place to = place_of(j, 1, first, from.count);
+        int64_t first = i * LANES, count = j->ax.rows - first;
+        if (count > LANES) count = LANES;
+        if (!place_next(&from, count)) place_of(j, 0, first, count, &from);
+        if (!place_next(&to, count)) place_of(j, 1, first, count, &to);
+        if (j->kind == COMPLEX && side_by_side(&from) && side_by_side(&to)) {
+            tile_direct(j, &from, &to, x, y);
+            continue;
+        }
         tile_load(&from, taken(j), x);
         if (j->kind == TO_REAL && in_pairs(j)) tile_halves(j->p, x, false);
         if (j->kind == TO_REAL && !in_pairs(j)) {
@@ -477,7 +549,9 @@ static void line_mirror(T *z, int64_t n) {
 
 /* z: work memory for n + 1 numbers. */
 static tn_status line_one(const fft_job *j, int64_t line, T *z) {
-    place from = place_of(j, 0, line, 1), to = place_of(j, 1, line, 1);
+    place from, to;
+    place_of(j, 0, line, 1, &from);
+    place_of(j, 1, line, 1, &to);
     bool near = from.step == 2 && from.im == 1;
     bool direct = to.step == 2 && to.im == 1 && j->wave <= given(j);
     const T *x = near ? from.at[0] : z;
@@ -518,11 +592,12 @@ static tn_status lines_of(void *arg, int64_t begin, int64_t end) {
 enum { LONG_TILE = 1 << 13, LONG_FULL_TILE = 1 << 12 };
 
 /* Whether a line of n leaves lanes empty when it is cut in two, and a tile needs no sum of Bluestein's
- * that its parts do without. Several such lines are done faster side by side. */
+ * that its parts do without, or that the first cache does not hold. Several such lines are done faster side by
+ * side. */
 static bool uneven(int64_t n) {
     if (n > LONG_FULL_TILE || n % (LANES * LANES) == 0) return false;
     int64_t prime = largest_prime(n);
-    return prime <= LARGEST_PRIME || prime > LARGEST_TILE_PRIME;
+    return prime <= LARGEST_PRIME || (prime > LARGEST_TILE_PRIME && !is_tall(2 * n));
 }
 
 static tn_status along(fft_job *j, const tn_view *x, const tn_view *y, int64_t dim) {
