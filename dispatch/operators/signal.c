@@ -76,7 +76,6 @@ tn_status tni_composite__stft(const void *args, tn_tensor **rets) {
     if (a->input->ndim != 1 && a->input->ndim != 2)
         return tn_fail(TN_E_STATE, 0, "stft: expected a 1D or 2D tensor, but got %dD",
                        (int)a->input->ndim);
-    if (a->hop_length <= 0 || a->n_fft <= 0) TN_TRY(check_stft(a, a->n_fft));
     if (one) x = scope_unsqueeze(&s, x, 0);
     if (a->center)
         x = widened(&s, x, a->n_fft / 2, a->pad_mode);

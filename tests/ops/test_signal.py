@@ -37,6 +37,19 @@ def test_stft_is_its_definition() -> None:
     np.testing.assert_allclose(got.numpy(), by_hand(x, 8, 3, w), atol=1e-13)
 
 
+def test_stft_of_complex_numbers_has_both_sides() -> None:
+    """Of one signal, of several, and of a real one under a complex window."""
+    x = RNG.normal(size=(2, 25)) + 1j * RNG.normal(size=(2, 25))
+    w = RNG.uniform(0.1, 1, 7) * np.exp(1j * RNG.uniform(0, 6, 7))
+    for signal, window in ((x, w.real), (x[1], w), (x.real, w), (x[0].real, w.real)):
+        tell = {"window": tn.tensor(window), "center": False, "onesided": False}
+        got = tn.stft(tn.tensor(signal), 7, 2, return_complex=True, **tell).numpy()
+        pieces = [signal[..., i : i + 7] * window for i in range(0, 19, 2)]
+        want = np.stack([np.fft.fft(p) for p in pieces], -1)
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, atol=1e-13)
+
+
 CALLS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "one signal": ((30,), {"n_fft": 8}),
     "parts": ((30,), {"n_fft": 8, "return_complex": False}),
@@ -95,6 +108,11 @@ def test_errors() -> None:
     w = tn.ones(8)
     for match, call in {
         "n_fft=0": lambda: tn.stft(x, 0, 1, 1, window=w, return_complex=True),
+        "0 < n_fft <= 20, but got n_fft=0": lambda: tn.stft(
+            x, 0, 1, 1, window=tn.ones(1), return_complex=True),
+        "n_fft=-5": lambda: tn.stft(x, -5, 1, 1, window=tn.ones(1), return_complex=True),
+        "hop_length=-1": lambda: tn.stft(x, 8, -1, window=w, return_complex=True),
+        "win_length=0": lambda: tn.stft(x, 8, win_length=0, window=w, return_complex=True),
         "n_fft=30": lambda: tn.stft(x, 30, window=w, center=False, return_complex=True),
         "hop_length=0": lambda: tn.stft(x, 8, 0, window=w, return_complex=True),
         "win_length=9": lambda: tn.stft(x, 8, win_length=9, window=w, return_complex=True),

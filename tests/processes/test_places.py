@@ -51,6 +51,33 @@ def test_contradictions_are_refused(environment: dict[str, str], text: str) -> N
         _place.ask_launcher(environment)
 
 
+def test_what_is_said_completes_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = distributed._groups._where
+    for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    assert (
+        where(None, 0, 1, None) == where("env://?rank=0&world_size=1", -1, -1, None) == (0, 1, "")
+    )
+    assert where("tcp://localhost:29511?rank=1", -1, 2, None)[:2] == (1, 2)
+    assert where("file:///tmp/x", 0, 2, None) == (0, 2, "file:///tmp/x")
+    for url, rank, size, words in (
+        (None, -1, 2, "variable RANK expected, but not set"),
+        (None, 0, -1, "variable WORLD_SIZE expected, but not set"),
+        ("env://?rank=0", -1, -1, "variable WORLD_SIZE expected, but not set"),
+        ("file:///tmp/x", -1, 2, "rank parameter missing"),
+        ("file:///tmp/x", 0, -1, "world_size parameter missing"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            where(url, rank, size, None)
+    with pytest.raises(ValueError, match="a store needs rank and world_size"):
+        where(None, 0, -1, distributed.HashStore())
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    for rank, size in ((0, 3), (1, 2), (0, -1)):
+        with pytest.raises(ValueError, match="was asked for, the launcher says rank 1 of 3"):
+            where(None, rank, size, None)
+
+
 def test_mpi_is_for_its_own_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages take MPI where it is available: processes of torchrun could not meet through it."""
     monkeypatch.setattr(distributed._groups._engine, "find", lambda name: Path(name))

@@ -166,7 +166,7 @@ PICTURES: list[Refusal] = [
      lambda: vision_ops.box_convert(tn.ones(1, 4), "abc", "xyxy")),
     (V, "Invalid Value for arg 'reduction': 'some",
      lambda: vision_ops.sigmoid_focal_loss(v, v, reduction="some")),
-    (V, "The boxes tensor shape is not correct as Tensor[K, 5]",
+    (A, "The boxes tensor shape is not correct as Tensor[K, 5]",
      lambda: vision_ops.roi_align(image[None], tn.ones(1, 4), 2)),
     (V, "brightness_factor (-1) is not non-negative", lambda: TF.adjust_brightness(image, -1)),
     (V, "hue_factor (0.6) is not in [-0.5, 0.5]", lambda: TF.adjust_hue(image, 0.6)),

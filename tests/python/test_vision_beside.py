@@ -19,6 +19,22 @@ FILE = Path(__file__).parent / "expressions" / "vision" / "vision.txt"
 TEXTS = FILE.read_text(encoding="utf-8").splitlines()
 
 
+def computed(lib: Any, model: Any, *size: int) -> list[Any]:
+    """What a model's entries are called, and what it makes of a picture with certain weights."""
+    state = model.state_dict()
+    with lib.no_grad():
+        for k, (name, t) in enumerate(sorted(state.items())):
+            if not t.dtype.is_floating_point:
+                continue
+            values = (lib.arange(t.numel()) * 37 + 11 * k) % 101
+            values = values.to(t.dtype).reshape(t.shape) / 101
+            inputs = t.numel() / t.shape[0] if t.dim() > 1 else 1
+            t.copy_(values + 0.5 if name.endswith("running_var") else (values - 0.4) * inputs**-0.5)
+        pixels = lib.arange(2 * 3 * size[0] * size[-1]) * 31 % 103
+        result = model.eval()(pixels.float().reshape(2, 3, size[0], size[-1]) / 103)
+    return [sorted(state), result]
+
+
 def beside(lib: Any, text: str) -> Any:
     """What the text gives, or the name of what it raises."""
     room = "tenon.vision" if lib is tenon else "torchvision"
@@ -28,6 +44,7 @@ def beside(lib: Any, text: str) -> Any:
     boxes = lib.tensor([[0, 0, 2, 3], [1, 1, 4, 4], [2, 0, 7, 1], [3, 2, 5, 5.0], [1, 1, 2, 4]])
     more = {
         "T": transforms, "F": import_(room + ".transforms.functional"), "O": ops, "B": boxes,
+        "M": import_(room + ".models"), "computed": lambda *given: computed(lib, *given),
         "I": transforms.InterpolationMode, "b": picture, "f": picture.float() / 255,
     }  # fmt: skip
     with warnings.catch_warnings():

@@ -46,10 +46,11 @@ def load_into(model: nn.Module, name: str, weights: Any, pretrained: Any = None)
 
 
 def list_models(module: Any = None) -> list[str]:
-    """Names that get_model knows."""
+    """Names that get_model knows, of a package of models if one is named."""
     return sorted(
-        n for n, f in _builders.items() if module is None or f.__module__ == module.__name__
-    )
+        n for n, f in _builders.items()
+        if module is None or f.__module__.rpartition(".")[0] == module.__name__
+    )  # fmt: skip
 
 
 def get_model_builder(name: str) -> Any:

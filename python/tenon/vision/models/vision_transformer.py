@@ -55,7 +55,7 @@ class EncoderBlock(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() != 3:
-            raise RuntimeError(
+            raise AssertionError(
                 f"Expected (batch_size, seq_length, hidden_dim) got {tuple(input.shape)}"
             )
         x = self.ln_1(input)
@@ -91,7 +91,7 @@ class Encoder(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() != 3:
-            raise RuntimeError(
+            raise AssertionError(
                 f"Expected (batch_size, seq_length, hidden_dim) got {tuple(input.shape)}"
             )
         return self.ln(self.layers(self.dropout(input + self.pos_embedding)))
@@ -116,7 +116,7 @@ class VisionTransformer(nn.Module):
     ) -> None:
         super().__init__()
         if image_size % patch_size:
-            raise ValueError("Input shape indivisible by patch size!")
+            raise AssertionError("Input shape indivisible by patch size!")
         self.image_size = image_size
         self.patch_size = patch_size
         self.hidden_dim = hidden_dim
@@ -154,7 +154,7 @@ class VisionTransformer(nn.Module):
         n, _, h, w = x.shape
         for name, size in (("height", h), ("width", w)):
             if size != self.image_size:
-                raise RuntimeError(
+                raise AssertionError(
                     f"Wrong image {name}! Expected {self.image_size} but got {size}!"
                 )
         return self.conv_proj(x).reshape(n, self.hidden_dim, -1).permute(0, 2, 1)

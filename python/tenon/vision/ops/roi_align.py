@@ -12,10 +12,12 @@ def _rows_of(boxes: Any) -> Tensor:
     """Boxes of several pictures as rows (picture, x1, y1, x2, y2)."""
     if isinstance(boxes, Tensor):
         if boxes.size(1) != 5:
-            raise ValueError("The boxes tensor shape is not correct as Tensor[K, 5]")
+            raise AssertionError("The boxes tensor shape is not correct as Tensor[K, 5]")
         return boxes
     if not all(b.size(1) == 4 for b in boxes):
-        raise ValueError("The shape of the tensor in the boxes list is not correct as Tensor[L, 4]")
+        raise AssertionError(
+            "The shape of the tensor in the boxes list is not correct as Tensor[L, 4]"
+        )
     numbers = [tenon.full_like(b[:, :1], i) for i, b in enumerate(boxes)]
     return tenon.cat([tenon.cat(numbers), tenon.cat(list(boxes))], dim=1)
 
