@@ -145,7 +145,8 @@ _LATER = {
     "DisableTorchFunctionSubclass": "overrides",
     "SymInt": "types", "SymFloat": "types", "SymBool": "types", "ScriptModule": "jit",
     "Graph": "_device.capture", "graph": "_device.capture",
-    "vmap": "_transform.vmap", "cond": "_program.control", "deferred": "_program.deferred",
+    "vmap": "_transform.vmap", "cond": "_program.control", "while_loop": "_program.scans",
+    "deferred": "_program.deferred",
     **dict.fromkeys((
         "is_autocast_available", "is_autocast_enabled", "set_autocast_enabled",
         "get_autocast_dtype", "set_autocast_dtype", "get_autocast_gpu_dtype",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tenon import _C, ops
@@ -14,8 +14,9 @@ from tenon._tape.function import Function
 from tenon._tensor.methods import Tensor
 
 __all__ = [
-    "CustomOpDef", "Library", "custom_op", "define", "impl", "impl_abstract", "infer_schema",
-    "opcheck", "register_autograd", "register_fake", "register_kernel", "register_vmap",
+    "CustomOpDef", "Library", "custom_op", "define", "get_ctx", "impl", "impl_abstract",
+    "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake",
+    "register_kernel", "register_vmap", "triton_op", "wrap_triton",
 ]  # fmt: skip
 
 infer_schema = _schema.infer
@@ -41,6 +42,7 @@ class CustomOpDef:
         self._written = written
         self._function: type[Function] | None = None
         self._fake: Callable[..., Any] | None = None
+        self._autocast: dict[str, Any] = {}  # device: the dtype of arguments under autocast
         self._vmap: Callable[..., Any] | None = None
         self._kwonly: list[str] = []
         for p in self._signature.parameters.values():
@@ -99,6 +101,26 @@ class CustomOpDef:
             values = self._bind(args, kwargs)
         except TypeError as err:
             raise TypeError(f"{self._qualname}(): {err}") from None
+        if self._autocast:
+            return self._under_autocast(values)
+        return self._dispatched(values, args, kwargs)
+
+    def _under_autocast(self, values: tuple[Any, ...]) -> Any:
+        """A call whose arguments autocast may turn into another dtype, which then is off."""
+        from tenon import amp
+
+        with ExitStack() as off:
+            for device, dtype in self._autocast.items():
+                if amp.is_autocast_enabled(device):
+                    values = tuple(_lowered(v, device, dtype) for v in values)
+                    off.enter_context(amp.autocast(device, enabled=False))
+            n = len(values) - len(self._kwonly)
+            named = dict(zip(self._kwonly, values[n:], strict=True))
+            return self._dispatched(values, values[:n], named)
+
+    def _dispatched(
+        self, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if _C._program_is_recording():
             from tenon._program import foreign
 
@@ -166,13 +188,16 @@ class CustomOpDef:
         self._recorded = None
 
     def register_kernel(
-        self, device_types: str | Iterable[str], fn: Callable[..., Any] | None = None, /
+        self, device_types: str | Iterable[str] | None, fn: Callable[..., Any] | None = None, /
     ) -> Any:
-        """Another function for tensors of these devices; a decorator when it is not given."""
-        names = [device_types] if isinstance(device_types, str) else list(device_types)
+        """Another function for tensors of these devices, of all for None and "default", or for
+        dispatch keys ("CompositeExplicitAutograd"); a decorator when it is not given."""
+        keys = ["default"] if device_types is None else device_types
+        names = [keys] if isinstance(keys, str) else list(keys)
 
         def register(f: Callable[..., Any]) -> Callable[..., Any]:
-            self._kernels.update(dict.fromkeys(names, f))
+            for name in names:
+                _implement("register_kernel", self, f, name)
             return f
 
         return register if fn is None else register(fn)
@@ -183,6 +208,17 @@ class CustomOpDef:
         self._fake = fn
         return fn
 
+    def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
+        """Under autocast for a device its floating point arguments are cast to this dtype, and the
+        operator runs without autocast."""
+        if not isinstance(device_type, str):
+            raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        from tenon import amp
+
+        if not amp.is_autocast_available(device_type):
+            raise ValueError(f"Device type '{device_type}' does not support autocast.")
+        self._autocast[device_type] = cast_inputs
+
     def register_vmap(self, fn: Callable[..., Any] | None = None, /) -> Any:
         """fn(info, in_dims, *args) -> (result, out_dims): the operator on arguments that have a
         mapped dimension, in place of a call for each element."""
@@ -190,6 +226,16 @@ class CustomOpDef:
             return self.register_vmap
         self._vmap = fn
         return fn
+
+
+def _lowered(value: Any, device: str, dtype: Any) -> Any:
+    """A value with its tensors in the dtype that autocast wants; those of float64 stay."""
+    if isinstance(value, Tensor):
+        kept = value.dtype in (dtype, _C.float64) or not value.is_floating_point()
+        return value if kept or value.device.type != device else value.to(dtype)
+    if isinstance(value, list | tuple):
+        return type(value)([_lowered(v, device, dtype) for v in value])
+    return value
 
 
 def _underivable(op: CustomOpDef) -> type[Function]:
@@ -277,7 +323,7 @@ def register_autograd(
 
 def register_kernel(
     op: str | CustomOpDef,
-    device_types: str | Iterable[str],
+    device_types: str | Iterable[str] | None,
     fn: Any = None,
     /,
     *,
@@ -312,6 +358,47 @@ def register_vmap(
 
 
 impl_abstract = register_fake
+
+
+def register_autocast(
+    op: str | CustomOpDef, device_type: str, cast_inputs: Any, /, *, lib: Library | None = None
+) -> None:
+    """CustomOpDef.register_autocast, by name; `lib` is not needed."""
+    del lib
+    _find(op).register_autocast(device_type, cast_inputs)
+
+
+def triton_op(
+    name: str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str] = (),
+    schema: str | None = None,
+) -> Any:
+    """custom_op for a function that launches kernels of Triton, by `wrap_triton`."""
+
+    def made(f: Callable[..., Any]) -> CustomOpDef:
+        op = custom_op(name, f, mutates_args=mutates_args, schema=schema)
+        op.register_fake(f)
+        return op
+
+    return made if fn is None else made(fn)
+
+
+def wrap_triton(triton_kernel: Any, /) -> Any:
+    """A kernel of Triton as a triton_op launches it: as it is, since nothing traces it."""
+    kinds = ("JITFunction", "Autotuner", "InterpretedFunction")
+    if type(triton_kernel).__name__ not in kinds or not hasattr(triton_kernel, "run"):
+        raise RuntimeError(
+            "wrap_triton only works on functions annotated with triton.jit or triton.autotune"
+        )
+    return triton_kernel
+
+
+def get_ctx() -> Any:
+    """What a register_fake function asks for new sizes: sizes are known here when it runs."""
+    raise RuntimeError("get_ctx() can only be called inside of a fake impl")
 
 
 # ---- Operators by schema, kernels by dispatch key ------------------------------------------------

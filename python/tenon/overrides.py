@@ -45,6 +45,11 @@ def _protocol(o: Any) -> Any:
     return None if found is _OFF else found
 
 
+def _mode_enabled() -> bool:
+    """Whether a mode is entered."""
+    return bool(call_modes.functions())
+
+
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Whether some argument's class, or a mode, overrides what is called."""
     if call_modes.functions():

@@ -1,9 +1,9 @@
 """Storages under PyTorch's names."""
 
 from tenon._tensor import storage as _storage
-from tenon._tensor.storage import TypedStorage, UntypedStorage
+from tenon._tensor.storage import TypedStorage, UntypedStorage, _StorageBase
 
-_LegacyStorage = _StorageBase = TypedStorage
+_LegacyStorage = TypedStorage
 
 
 def __getattr__(name: str) -> type:
@@ -12,4 +12,4 @@ def __getattr__(name: str) -> type:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["TypedStorage", "UntypedStorage"]
+__all__ = ["TypedStorage", "UntypedStorage", "_StorageBase"]

@@ -183,7 +183,11 @@ class _Memory:
         return self._with(copies[key])
 
 
-class UntypedStorage(_Memory):
+class _StorageBase(_Memory):
+    """What a storage of bytes is an instance of."""
+
+
+class UntypedStorage(_StorageBase):
     """Bytes that one or more tensors look at.
 
     UntypedStorage(n, device='cpu') makes n bytes with any values, UntypedStorage([1, 2]) these.

@@ -109,9 +109,11 @@ _ELSEWHERE = {
     "_linalg": "linalg", "_special": "special", "_fft": "fft", "_sparse": "sparse",
     "_distributed_c10d": "distributed.distributed_c10d", "Future": "futures.Future",
     "ScriptModule": "jit.ScriptModule", "ScriptFunction": "jit.ScriptFunction",
-    "Stream": "Stream", "Event": "Event", "_infer_size": "broadcast_shapes",
+    "StorageBase": "storage._StorageBase", "Stream": "Stream", "Event": "Event",
+    "_infer_size": "broadcast_shapes",
     "DisableTorchFunction": "_C.DisableTorchFunctionSubclass",
     "_from_dlpack": "utils.dlpack.from_dlpack", "_to_dlpack": "utils.dlpack.to_dlpack",
+    "_is_torch_function_mode_enabled": "overrides._mode_enabled",
     "_has_torch_function": "overrides.has_torch_function",
     "_set_grad_enabled": "autograd.grad_mode.set_grad_enabled",
     "_get_cpu_capability": "backends.cpu.get_cpu_capability",
@@ -163,7 +165,7 @@ def _look_up(name: str) -> Any:
 def add() -> None:
     """Adds the names above, and the types of the script language, to the extension module."""
     import tenon
-    from tenon._torch import jit_types
+    from tenon._torch import functions, jit_types
     from tenon._torch._functorch import _C_functorch
 
     _C._nn._parse_to = _parse_to
@@ -173,6 +175,10 @@ def add() -> None:
         value.__module__ = "torch"
         setattr(_C, name, value)
         setattr(tenon, name, value)
+    for name, value in functions.all_of_them().items():
+        if name not in vars(tenon):
+            setattr(tenon, name, value)
+    tenon.StorageBase = tenon.storage._StorageBase
     for name, value in list(globals().items()):
         ours = getattr(value, "__module__", __name__) == __name__
         ours = ours or name == "_TensorMeta"

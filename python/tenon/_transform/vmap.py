@@ -11,10 +11,11 @@ the innermost level among its arguments.
 from __future__ import annotations
 
 import functools
+import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -355,20 +356,44 @@ def map_once(
     func: Callable[..., Any], args: Any, kwargs: Any, dims: Any, out_dims: Any, size: int,
     randomness: str,
 ) -> Any:  # fmt: skip
-    outer = levels()
-    level = Level(outer[-1].number + 1 if outer else 1, size, randomness)
+    level = _new_level(size, randomness)
     values = iter([
         v if d is None else batched(v.movedim(d, 0), level.number) for v, d in _pairs(args, dims)
     ])  # fmt: skip
-    drawn = _Draws(level) if randomness == "different" else nullcontext()
+    with _entered(level):
+        out = func(*mapped(lambda v: next(values), args), **kwargs)
+        places = iter(list(flat(_out_dims_of(out, out_dims))))
+        return mapped(lambda v: _take_out(v, level, next(places)), out)
+
+
+@contextmanager
+def _entered(level: Level) -> Iterator[None]:
+    outer = levels()
+    drawn = _Draws(level) if level.randomness == "different" else nullcontext()
     _running.levels = (*outer, level)
     try:
         with drawn:
-            out = func(*mapped(lambda v: next(values), args), **kwargs)
-        places = iter(list(flat(_out_dims_of(out, out_dims))))
-        return mapped(lambda v: _take_out(v, level, next(places)), out)
+            yield
     finally:
         _running.levels = outer  # needs no memory
+
+
+def _new_level(size: int, randomness: str) -> Level:
+    outer = levels()
+    return Level(outer[-1].number + 1 if outer else 1, size, randomness)
+
+
+def _in_parts(
+    parts: Any, func: Callable[..., Any], args: Any, kwargs: Any, in_dims: Any, out_dims: Any,
+    randomness: str,
+) -> Any:  # fmt: skip
+    """vmap by the functions of `torch._functorch.vmap`."""
+    size, dims, values, spec = parts._process_batched_inputs(in_dims, args, func)
+    level = _new_level(size, randomness)
+    with _entered(level):
+        inside = parts._create_batched_inputs(dims, values, level.number, spec)
+        out = func(*inside, **kwargs)
+        return parts._unwrap_batched(out, out_dims, level.number, size, func)
 
 
 class _Draws(BaseTorchFunctionMode):
@@ -429,6 +454,11 @@ def vmap(
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        parts = sys.modules.get("tenon._torch._functorch.vmap")
+        if parts is not None and parts.are_replaced():  # by a package with arguments of its own
+            if chunk_size is not None:
+                raise NotImplementedError("vmap: chunk_size does not go with replaced parts of it")
+            return _in_parts(parts, func, args, kwargs, in_dims, out_dims, randomness)
         dims = _dims_of(args, in_dims)
         size = _check(args, dims)
         if chunk_size is None or size <= chunk_size:

@@ -186,26 +186,31 @@ class _Level(TorchFunctionMode):
 
 _IN_PLACE = ("add", "sub", "mul", "truediv", "pow", "matmul")
 _current: list[_Level] = []
+_current_level = -1  # packages read it: 0 inside of a level
 
 
 def enter_dual_level() -> int:
     """Starts a level, in which tensors carry tangents; returns its number."""
+    global _current_level
     if _current:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     level = _Level()
     level.__enter__()
     _current.append(level)
+    _current_level = 0
     return 0
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
     """Ends the level; its tangents are gone."""
+    global _current_level
     if not _current or level not in (None, 0):
         raise RuntimeError(
             "Trying to exit a forward AD level that was not the last one that was created. "
             "This is not supported."
         )
     _current.pop().__exit__()
+    _current_level = -1
 
 
 class dual_level:

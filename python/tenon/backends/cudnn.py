@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from types import ModuleType
+from typing import Any
 
 from tenon.backends import _options
 
 
 def _option(name: str, variable: str, default: int, kind: type, doc: str) -> property:
-    def get(_self: ModuleType) -> int:
-        return kind(_options.get(variable, default))
-
-    def put(_self: ModuleType, value: int) -> None:
-        _options.put(name, variable, value)
-
-    return property(get, put, doc=doc)
+    return _options.setting(
+        lambda: kind(_options.get(variable, default)),
+        lambda value: _options.put(name, variable, value),
+        doc,
+    )
 
 
 class _Settings(ModuleType):
@@ -68,31 +66,33 @@ def version() -> int | None:
     return tenon.cuda._settings().cudnn_version() or None
 
 
-@contextmanager
+def set_flags(
+    _enabled: bool | None = None,
+    _benchmark: bool | None = None,
+    _benchmark_limit: int | None = None,
+    _deterministic: bool | None = None,
+    _allow_tf32: bool | None = None,
+) -> tuple[Any, ...]:
+    """Sets those that are given, and gives what all of them were."""
+    wanted = _wanted(_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32)
+    return _options.assign(__name__, wanted)
+
+
 def flags(
     enabled: bool = False,
     benchmark: bool = False,
     benchmark_limit: int = 10,
     deterministic: bool = False,
     allow_tf32: bool = True,
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """A with statement in which the settings are these; afterwards they are what they were."""
-    wanted = {
-        "enabled": enabled,
-        "benchmark": benchmark,
-        "benchmark_limit": benchmark_limit,
-        "deterministic": deterministic,
-        "allow_tf32": allow_tf32,
-    }
-    module = sys.modules[__name__]
-    before = {name: getattr(module, name) for name in wanted}
-    try:
-        for name, value in wanted.items():
-            setattr(module, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(module, name, value)
+    wanted = _wanted(enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
+    return _options.assigned(__name__, wanted)
+
+
+def _wanted(*values: Any) -> dict[str, Any]:
+    names = "enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32"
+    return dict(zip(names, values, strict=True))
 
 
 sys.modules[__name__].__class__ = _Settings

@@ -4,17 +4,27 @@ opt_einsum plans it."""
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from contextlib import AbstractContextManager
+from types import ModuleType
 from typing import Any
 
-enabled = importlib.util.find_spec("opt_einsum") is not None
-strategy = "auto" if enabled else None
+from tenon.backends import _options
+
+_installed = importlib.util.find_spec("opt_einsum") is not None
+_values: dict[str, Any] = {"enabled": _installed, "strategy": "auto" if _installed else None}
+
+
+class _Settings(ModuleType):
+    """This module: programs assign its settings."""
+
+    enabled = _options.kept(_values, "enabled", "Whether einsum asks opt_einsum for an order.")
+    strategy = _options.kept(_values, "strategy", "How opt_einsum looks for one.")
 
 
 def is_available() -> bool:
     """Whether the package opt_einsum is installed."""
-    return importlib.util.find_spec("opt_einsum") is not None
+    return _installed
 
 
 def get_opt_einsum() -> Any:
@@ -22,22 +32,14 @@ def get_opt_einsum() -> Any:
     return importlib.import_module("opt_einsum") if is_available() else None
 
 
-def set_flags(_enabled: Any = None, _strategy: Any = None) -> tuple[Any, Any]:
-    """Sets both, and gives what they were."""
-    global enabled, strategy
-    before = enabled, strategy
-    if _enabled is not None:
-        enabled = _enabled
-    if _strategy is not None:
-        strategy = _strategy
-    return before
+def set_flags(_enabled: Any = None, _strategy: Any = None) -> tuple[Any, ...]:
+    """Sets those that are given, and gives what both were."""
+    return _options.assign(__name__, {"enabled": _enabled, "strategy": _strategy})
 
 
-@contextmanager
-def flags(enabled: Any = None, strategy: Any = None) -> Iterator[None]:
-    """set_flags for a `with` block."""
-    before = set_flags(enabled, strategy)
-    try:
-        yield
-    finally:
-        set_flags(*before)
+def flags(enabled: Any = None, strategy: Any = None) -> AbstractContextManager[None]:
+    """A with statement in which the settings are these; afterwards they are what they were."""
+    return _options.assigned(__name__, {"enabled": enabled, "strategy": strategy})
+
+
+sys.modules[__name__].__class__ = _Settings

@@ -53,7 +53,9 @@ from tenon.cuda.streams import (
 
 
 def __getattr__(name: str) -> Any:
-    """The types of tensors on GPUs: `tenon.cuda.FloatTensor`."""
+    """The types of tensors on GPUs: `tenon.cuda.FloatTensor`; what is_initialized says."""
+    if name == "_initialized":
+        return is_initialized()
     from tenon._tensor import tensor_types
 
     return tensor_types.member(__name__, name, "cuda")

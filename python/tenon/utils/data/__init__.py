@@ -1,9 +1,10 @@
 """Datasets, samplers, and loaders that make batches."""
 
+# ruff: noqa: F401
 from tenon._submodules import on_demand
 from tenon.utils.data._utils.collate import collate, default_collate, default_convert
 from tenon.utils.data._utils.worker import WorkerInfo, get_worker_info
-from tenon.utils.data.dataloader import DataLoader
+from tenon.utils.data.dataloader import DataLoader, _DatasetKind
 from tenon.utils.data.datapipes.datapipe import (
     DataChunk,
     IterDataPipe,

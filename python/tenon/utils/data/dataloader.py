@@ -13,6 +13,12 @@ from tenon.utils.data._utils.collate import default_collate, default_convert
 from tenon.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 from tenon.utils.data._utils.pin_memory import pin_memory
 from tenon.utils.data._utils.worker import Workers, get_worker_info
+from tenon.utils.data.datapipes.datapipe import (
+    IterDataPipe,
+    MapDataPipe,
+    _IterDataPipeSerializationWrapper,
+    _MapDataPipeSerializationWrapper,
+)
 from tenon.utils.data.dataset import Dataset, IterableDataset, Subset, TensorDataset
 from tenon.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
@@ -99,63 +105,149 @@ def _whole_batches(loader: DataLoader) -> Iterator[list[Any]] | None:
     return run()
 
 
-class _BaseDataLoaderIter:
-    """One pass over a loader."""
+def _get_distributed_settings() -> tuple[int, int]:
+    """How many processes there are, and which this is."""
+    if tenon.distributed.is_available() and tenon.distributed.is_initialized():
+        return tenon.distributed.get_world_size(), tenon.distributed.get_rank()
+    return 1, 0
 
-    def __init__(self, loader: DataLoader, workers: Workers | None = None) -> None:
+
+def _sharding_worker_init_fn(
+    worker_init_fn: Callable[[int], None] | None, world_size: int, rank_id: int, worker_id: int
+) -> None:
+    """In a worker: its share of the elements, those of the processes shared among workers."""
+    from tenon.utils.data import graph_settings
+
+    info = get_worker_info()
+    if info is None:
+        raise AssertionError("Worker info is None in sharding worker init function")
+    own = worker_id * world_size + rank_id
+    graph_settings.apply_sharding(info.dataset, info.num_workers * world_size, own)
+    if worker_init_fn is not None:
+        worker_init_fn(worker_id)
+
+
+def _share_dist_seed(generator: Any, pg: Any) -> int:
+    """A seed that is the same in all processes."""
+    seed = tenon.empty((), dtype=tenon.int64).random_(generator=generator)
+    if pg is not None:
+        tenon.distributed.broadcast(seed, src=0, group=pg)
+    return int(seed.item())
+
+
+def _seed_pipes(dataset: Any, seed: int | None) -> None:
+    """Gives the pipes of a loader seeds that follow from one; None: it has no pipes."""
+    if seed is not None:
+        from tenon.utils.data import graph_settings
+
+        generator = tenon.Generator()
+        generator.manual_seed(seed)
+        graph_settings.apply_random_seed(dataset, generator)
+
+
+class _BaseDataLoaderIter:
+    """One pass over a loader. Loaders of other packages, which derive theirs from it, find here
+    what PyTorch's has."""
+
+    def __init__(self, loader: Any, seeded: bool = False) -> None:
         self.loader = loader
-        self.index_iter = iter(loader._index_sampler)
-        self.taken = 0
-        self.workers = workers
-        self.whole = None
-        if workers is None:  # workers that go on keep the seed they started with
+        self._dataset = loader.dataset
+        self._pg = None
+        self._shared_seed = None
+        self._share_seed()
+        self._dataset_kind = loader._dataset_kind
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
+        self._auto_collation = loader._auto_collation
+        self._drop_last = loader.drop_last
+        self._index_sampler = loader._index_sampler
+        self._num_workers = loader.num_workers
+        self._world_size, self._rank = _get_distributed_settings()
+        self._pin_memory = loader.pin_memory
+        self._pin_memory_device = loader.pin_memory_device or None
+        self._timeout = loader.timeout
+        self._collate_fn = loader.collate_fn
+        self._sampler_iter = iter(self._index_sampler)
+        self._persistent_workers = loader.persistent_workers
+        self._num_yielded = 0
+        if not seeded:  # workers that go on keep the seed they started with
             seed = tenon.empty((), dtype=tenon.int64).random_(generator=loader.generator)
-            self.base_seed = int(seed.item())
-        if loader.num_workers > 0:
-            fresh = workers is None
-            if fresh:
-                self.workers = Workers(loader, self.base_seed)
-            self.workers.begin(fresh)
-        else:
-            self.whole = _whole_batches(loader)
-            self.fetch = loader._fetcher() if self.whole is None else None
+            self._base_seed = int(seed.item())
+
+    def _share_seed(self) -> None:
+        """Seeds the pipes by what all processes, and all workers, go by."""
+        if not isinstance(self._dataset, IterDataPipe):
+            return
+        dist = tenon.distributed
+        if self._pg is None and dist.is_available() and dist.is_initialized():
+            self._pg = dist.new_group(backend="gloo")
+        self._shared_seed = _share_dist_seed(self.loader.generator, self._pg)
+        _seed_pipes(self._dataset, self._shared_seed)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """Starts another pass."""
+        self._sampler_iter = iter(self._index_sampler)
+        self._num_yielded = 0
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
+        self._share_seed()
 
     def __iter__(self) -> _BaseDataLoaderIter:
         return self
 
     def __len__(self) -> int:
-        return len(self.loader._index_sampler)
+        return len(self._index_sampler)
 
     def _next_index(self) -> Any:
-        return next(self.index_iter)
+        return next(self._sampler_iter)
+
+    def _next_data(self) -> Any:
+        raise NotImplementedError
 
     def __next__(self) -> Any:
-        if self.whole is not None:
-            data = next(self.whole)
-        elif self.workers is not None:
-            data = self._from_workers()
-        else:
-            data = self.fetch(self._next_index())
-        self.taken += 1
-        if self.loader.pin_memory:
-            data = pin_memory(data, self.loader.pin_memory_device or None)
+        data = self._next_data()
+        self._num_yielded += 1
         return data
 
-    def _from_workers(self) -> Any:
-        try:
-            return self.workers.next(self._next_index)
-        except StopIteration:
-            if not self.loader.persistent_workers:
-                self.workers.close()
-            raise
+    def _pinned(self, data: Any) -> Any:
+        return pin_memory(data, self._pin_memory_device) if self._pin_memory else data
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """A pass in this process."""
 
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
+        if isinstance(self._dataset, IterDataPipe | MapDataPipe):
+            from tenon.utils.data import graph_settings
+
+            graph_settings.apply_sharding(self._dataset, self._world_size, self._rank)
+        self.whole = _whole_batches(loader)
+        self.fetch = loader._fetcher() if self.whole is None else None
+
+    def _next_data(self) -> Any:
+        if self.whole is not None:
+            return self._pinned(next(self.whole))
+        return self._pinned(self.fetch(self._next_index()))
+
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """A pass through workers."""
+
+    def __init__(self, loader: DataLoader, workers: Workers | None = None) -> None:
+        super().__init__(loader, seeded=workers is not None)
+        self.workers = workers
+        fresh = workers is None
+        if fresh:
+            self.workers = Workers(loader, self._base_seed, self._shared_seed)
+            self._share_seed()  # a pass draws its own
+        self.workers.begin(fresh, self._shared_seed)
+
+    def _next_data(self) -> Any:
+        try:
+            return self._pinned(self.workers.next(self._next_index))
+        except StopIteration:
+            if not self.loader.persistent_workers:
+                self.workers.close()
+            raise
 
     def _shutdown_workers(self) -> None:
         self.workers.close()
@@ -168,6 +260,8 @@ _FIXED = {
 
 class DataLoader(Generic[_T_co]):
     """Batches of a dataset: samples in an order, collated, from this process or from workers."""
+
+    _IterableDataset_len_called: int | None = None  # what len() said of a stream
 
     def __init__(
         self,
@@ -191,6 +285,10 @@ class DataLoader(Generic[_T_co]):
         in_order: bool = True,
     ) -> None:
         self._check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        if isinstance(dataset, IterDataPipe):
+            dataset = _IterDataPipeSerializationWrapper(dataset)
+        elif isinstance(dataset, MapDataPipe):
+            dataset = _MapDataPipeSerializationWrapper(dataset)
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
@@ -203,7 +301,14 @@ class DataLoader(Generic[_T_co]):
             multiprocessing_context = multiprocessing.get_context(multiprocessing_context)
         self.multiprocessing_context = multiprocessing_context
         self._iterable = isinstance(dataset, IterableDataset)
+        self._dataset_kind = _DatasetKind.Iterable if self._iterable else _DatasetKind.Map
         if self._iterable:
+            if isinstance(dataset, IterDataPipe):
+                from tenon.utils.data import graph_settings
+
+                # Of those that are there: one that this adds is not kept, in PyTorch neither.
+                graph_settings.apply_shuffle_settings(dataset, shuffle=shuffle)
+                shuffle = None
             self._check_stream(shuffle, sampler, batch_sampler)
         if sampler is not None and shuffle:
             raise ValueError("sampler option is mutually exclusive with shuffle")
@@ -239,6 +344,7 @@ class DataLoader(Generic[_T_co]):
         self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
         self._workers: Workers | None = None
+        self._processes = (1, 0)  # how many there are, and which is the parent of the workers
         self._is_set_up = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -293,14 +399,21 @@ class DataLoader(Generic[_T_co]):
     def _index_sampler(self) -> Any:
         return self.batch_sampler if self._auto_collation else self.sampler
 
+    def _begin_pass(self, seed: int | None) -> None:
+        _seed_pipes(self.dataset, seed)
+
+    def _begin_in_worker(self, worker: int, seed: int | None) -> None:
+        self._begin_pass(seed)
+        if isinstance(self.dataset, IterDataPipe | MapDataPipe):
+            _sharding_worker_init_fn(None, *self._processes, worker)
+
     def _fetcher(self) -> Callable[[Any], Any]:
         plain = self._auto_collation and self.collate_fn is default_collate
         columns = _columns(self.dataset) if plain and not self._iterable else None
         if columns is not None:
             return partial(_gather, *columns)
-        kind = _DatasetKind.Iterable if self._iterable else _DatasetKind.Map
         fetcher = _DatasetKind.create_fetcher(
-            kind, self.dataset, self._auto_collation, self.collate_fn, self.drop_last
+            self._dataset_kind, self.dataset, self._auto_collation, self.collate_fn, self.drop_last
         )
         return fetcher.fetch
 
@@ -311,6 +424,7 @@ class DataLoader(Generic[_T_co]):
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers == 0:
             return _SingleProcessDataLoaderIter(self)
+        self._processes = _get_distributed_settings()
         if not self.persistent_workers:
             return _MultiProcessingDataLoaderIter(self)
         alive = self._workers
@@ -325,7 +439,7 @@ class DataLoader(Generic[_T_co]):
     def __len__(self) -> int:
         if not self._iterable:
             return len(self._index_sampler)
-        length = len(self.dataset)
+        length = self._IterableDataset_len_called = len(self.dataset)
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)

@@ -20,6 +20,7 @@ import time
 import traceback
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ import tenon
 from tenon.utils.data._utils.channel import Channel, Closed, Message
 from tenon.utils.data._utils.shared import packed, unpacked
 
+MP_STATUS_CHECK_INTERVAL = 5.0  # seconds between two looks, in loaders other than this one
 _CHECK_SECONDS = 1.0  # how often a waiting side looks whether the other is alive
 _EXIT_SECONDS = 5.0  # for the exit code of a worker that has closed its connection
 _NEW_PASS, _STOP = -1, -2  # in the place of a task's number
@@ -41,12 +43,12 @@ class WorkerInfo(NamedTuple):
     dataset: Any
 
 
-_info: WorkerInfo | None = None
+_worker_info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
     """The worker that this code runs in; None in the main process."""
-    return _info
+    return _worker_info
 
 
 def _samples(index: Any) -> str:
@@ -91,6 +93,33 @@ class _Failure:
         except Exception:  # its constructor wants other arguments
             raise RuntimeError(message) from None
         raise error
+
+
+@dataclass(frozen=True)
+class _IterableDatasetStopIteration:
+    """In other loaders, a worker's answer when its stream is at its end."""
+
+    worker_id: int
+
+
+@dataclass(frozen=True)
+class _ResumeIteration:
+    """In other loaders, the task that starts another pass."""
+
+    seed: int | None = None
+
+
+class ManagerWatchdog:
+    """A worker's look at the process that started it."""
+
+    def __init__(self) -> None:
+        self.manager_pid = os.getppid()
+        self.manager_dead = False
+
+    def is_alive(self) -> bool:
+        """Whether that process is still there."""
+        self.manager_dead = self.manager_dead or os.getppid() != self.manager_pid
+        return not self.manager_dead
 
 
 class _Quoted(str):
@@ -169,17 +198,19 @@ def _made(fetch: Any, task: Message, worker: int, ends: bool) -> tuple[bytes, li
         return _Failure(worker, what).packed()
 
 
-def _work(loader: Any, base_seed: int, worker: int, end: socket.socket) -> None:
+def _work(loader: Any, seeds: tuple[int, Any], worker: int, end: socket.socket) -> None:
     """The body of a worker process."""
-    global _info
+    global _worker_info
+    base_seed, shared = seeds
     with suppress(KeyboardInterrupt, Closed):
         link = _Link(end)
         tenon.set_num_threads(1)
         seed = _seed(base_seed, worker)
-        _info = WorkerInfo(worker, loader.num_workers, seed, loader.dataset)
+        _worker_info = WorkerInfo(worker, loader.num_workers, seed, loader.dataset)
         failure = None
         fetch = None
         try:
+            loader._begin_in_worker(worker, shared)
             if loader.worker_init_fn is not None:
                 loader.worker_init_fn(worker)
             fetch = loader._fetcher()
@@ -188,6 +219,7 @@ def _work(loader: Any, base_seed: int, worker: int, end: socket.socket) -> None:
         while (task := link.receive()).number != _STOP:
             if task.number == _NEW_PASS:
                 try:
+                    loader._begin_pass(unpacked(task))
                     fetch = loader._fetcher()
                 except Exception:
                     failure = _Failure(worker, "itself ready for a pass")
@@ -216,7 +248,7 @@ class _Task(NamedTuple):
 class Workers:
     """The worker processes of one loader."""
 
-    def __init__(self, loader: Any, base_seed: int) -> None:
+    def __init__(self, loader: Any, base_seed: int, shared: int | None = None) -> None:
         context = loader.multiprocessing_context or multiprocessing.get_context()
         self.timeout = loader.timeout
         self.prefetch = loader.prefetch_factor or 2
@@ -235,22 +267,22 @@ class Workers:
         self.taking = threading.Lock()
         try:
             for worker in range(loader.num_workers):
-                self._start(context, loader, base_seed, worker)
+                self._start(context, loader, (base_seed, shared), worker)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, context: Any, loader: Any, base_seed: int, worker: int) -> None:
+    def _start(self, context: Any, loader: Any, seeds: tuple[int, Any], worker: int) -> None:
         own, other = socket.socketpair()
         with other:
             self.channels.append(Channel(own))
             process = context.Process(
-                target=_work, args=(loader, base_seed, worker, other), daemon=True
+                target=_work, args=(loader, seeds, worker, other), daemon=True
             )
             self.processes.append(process)
             process.start()
 
-    def begin(self, fresh: bool) -> None:
+    def begin(self, fresh: bool, shared: int | None = None) -> None:
         """Starts a pass; what an unfinished one has left is thrown away."""
         self.torn = True
         self.waiting.clear()
@@ -262,7 +294,7 @@ class Workers:
         self.active = [True] * len(self.processes)
         if not fresh:
             for worker in range(len(self.channels)):
-                self._tell(worker, _NEW_PASS, b"")
+                self._tell(worker, _NEW_PASS, bytes(ForkingPickler.dumps(shared)))
         self.torn = False
 
     def _tell(self, worker: int, number: int, data: bytes) -> None:

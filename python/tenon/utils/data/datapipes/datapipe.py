@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -125,3 +126,51 @@ def functional_datapipe(name: str, enable_df_api_tracing: bool = False) -> Calla
         return cls
 
     return register
+
+
+class _Wrapper:
+    """A pipe inside a loader: sent to workers as dill has it where pickle cannot."""
+
+    def __init__(self, datapipe: Any) -> None:
+        self._datapipe = datapipe
+
+    def __getstate__(self) -> tuple[bytes, bool]:
+        try:
+            return pickle.dumps(self._datapipe), False
+        except Exception:
+            try:
+                import dill
+            except ImportError:
+                dill = None
+            if dill is None:
+                raise
+            return dill.dumps(self._datapipe), True
+
+    def __setstate__(self, state: tuple[bytes, bool]) -> None:
+        value, by_dill = state
+        if by_dill:
+            import dill
+
+            self._datapipe = dill.loads(value)
+        else:
+            self._datapipe = pickle.loads(value)
+
+    def __len__(self) -> int:
+        try:
+            return len(self._datapipe)
+        except Exception as err:
+            raise TypeError(f"{type(self).__name__} instance doesn't have valid length") from err
+
+
+class _IterDataPipeSerializationWrapper(_Wrapper, IterDataPipe):
+    """A pipe of a loader that is iterated over."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._datapipe
+
+
+class _MapDataPipeSerializationWrapper(_Wrapper, MapDataPipe):
+    """A pipe of a loader with an element at every index."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._datapipe[index]

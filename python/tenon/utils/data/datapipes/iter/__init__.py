@@ -35,11 +35,9 @@ from tenon.utils.data.datapipes.iter.plain import (
     SamplerIterDataPipe as Sampler,
 )
 from tenon.utils.data.datapipes.iter.plain import (
-    ShardingFilterIterDataPipe as ShardingFilter,
-)
-from tenon.utils.data.datapipes.iter.plain import (
     ShufflerIterDataPipe as Shuffler,
 )
+from tenon.utils.data.datapipes.iter.sharding import ShardingFilterIterDataPipe as ShardingFilter
 
 __all__ = [
     "Batcher",

@@ -70,9 +70,14 @@ class _Source:
         self.start()
 
     def start(self) -> None:
-        self.elements = iter(self.pipe)
+        self.elements: Iterator[Any] | None = None  # from the first element that is asked for
         self.waiting: list[deque[Any]] = [deque() for _ in range(self.count)]
         self.begun = [False] * self.count
+
+    def next(self) -> Any:
+        if self.elements is None:
+            self.elements = iter(self.pipe)
+        return next(self.elements)
 
     def for_part(self, part: int, fetch: Callable[[int], Any]) -> Iterator[Any]:
         if self.begun[part]:  # once more: from the beginning, for all
@@ -102,6 +107,7 @@ class _Part(IterDataPipe):
 
     def __init__(self, source: _Source, number: int) -> None:
         self.source, self.number = source, number
+        self.main_datapipe = source.pipe  # where those look that follow pipes to their sources
 
     def __iter__(self) -> Iterator[Any]:
         return self.source.for_part(self.number, self.source.fetch)
@@ -111,7 +117,7 @@ class _Fork(_Source):
     copied: Callable[[Any], Any] | None = None
 
     def fetch(self, part: int) -> Any:
-        element = next(self.elements)
+        element = self.next()
         for i, waiting in enumerate(self.waiting):
             if i != part:
                 waiting.append(self.copied(element) if self.copied else element)
@@ -129,7 +135,7 @@ class _Demux(_Source):
 
     def fetch(self, part: int) -> Any:
         while True:
-            element = next(self.elements)
+            element = self.next()
             number = self.classify(element)
             if number is None and self.drop_none:
                 continue

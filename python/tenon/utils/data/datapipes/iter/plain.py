@@ -10,7 +10,6 @@ from typing import Any
 
 import tenon
 from tenon.utils.data._utils.collate import default_collate
-from tenon.utils.data._utils.worker import get_worker_info
 from tenon.utils.data.datapipes.datapipe import IterDataPipe, functional_datapipe
 from tenon.utils.data.sampler import SequentialSampler
 
@@ -198,40 +197,3 @@ class ShufflerIterDataPipe(IterDataPipe):
                 drawn = int(tenon.empty((), dtype=tenon.int64).random_().item())
             self._random.seed(drawn)
             self._seed = None
-
-
-@functional_datapipe("sharding_filter")
-class ShardingFilterIterDataPipe(IterDataPipe):
-    """Every n-th element: this one's share among n, by default among the workers of a loader."""
-
-    def __init__(self, source_datapipe: Any, sharding_group_filter: Any = None) -> None:
-        self.source_datapipe = source_datapipe
-        self._share: tuple[int, int] | None = None
-
-    def apply_sharding(
-        self, num_of_instances: int, instance_id: int, sharding_group: Any = None
-    ) -> None:
-        """Says how many there are, and which of them this is."""
-        if instance_id >= num_of_instances:
-            raise ValueError(
-                f"instance_id({instance_id}) should be smaller than "
-                f"num_of_instances({num_of_instances})"
-            )
-        self._share = num_of_instances, instance_id
-
-    def _shares(self) -> tuple[int, int]:
-        worker = get_worker_info()
-        if self._share is not None or worker is None:
-            return self._share or (1, 0)
-        return worker.num_workers, worker.id
-
-    def __iter__(self) -> Iterator[Any]:
-        count, own = self._shares()
-        for i, item in enumerate(self.source_datapipe):
-            if i % count == own:
-                yield item
-
-    def __len__(self) -> int:
-        count, own = self._shares()
-        whole, more = divmod(self._length_of(self.source_datapipe), count)
-        return whole + (own < more)

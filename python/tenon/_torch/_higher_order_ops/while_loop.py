@@ -1,0 +1,5 @@
+"""Where programs import `while_loop` from."""
+
+from tenon._program.scans import while_loop
+
+__all__ = ["while_loop"]

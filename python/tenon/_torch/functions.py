@@ -1,0 +1,93 @@
+"""Functions that PyTorch has beside its public ones: private ones that packages call, and old ones
+that only say what took their place. `tenon run` adds them to the package."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import tenon
+from tenon import Tensor
+
+
+def _shape_as_tensor(self: Tensor) -> Tensor:
+    """The sizes as a tensor."""
+    return tenon.tensor(self.shape, dtype=tenon.int64)
+
+
+def _convert_indices_from_coo_to_csr(
+    input: Tensor, size: int, *, out_int32: bool = False
+) -> Tensor:
+    """Where every row begins in sorted row numbers, and where the last one ends."""
+    rows = tenon.arange(size + 1, device=input.device, dtype=input.dtype)
+    return tenon.searchsorted(input.contiguous(), rows, out_int32=out_int32)
+
+
+def _convert_indices_from_csr_to_coo(
+    crow_indices: Tensor,
+    col_indices: Tensor,
+    *,
+    out_int32: bool = False,
+    transpose: bool = False,
+) -> Tensor:
+    """Coordinates, a row of them for each dimension, from where every row begins."""
+    if crow_indices.ndim != 1:
+        raise NotImplementedError("_convert_indices_from_csr_to_coo: batches are not served")
+    numbers = tenon.arange(crow_indices.shape[0] - 1, device=crow_indices.device)
+    rows = tenon.repeat_interleave(numbers, crow_indices.diff())
+    both = [col_indices, rows] if transpose else [rows, col_indices]
+    return tenon.stack([part.to(tenon.int32 if out_int32 else tenon.int64) for part in both])
+
+
+def set_vital(vital: str, attr: str, value: str) -> None:
+    """Once noted a fact about the program; PyTorch has given it up."""
+    del vital, attr, value
+    warnings.warn("'set_vital' is deprecated, please do not call", UserWarning, stacklevel=2)
+
+
+def _cast(dtype: tenon.dtype) -> Callable[..., Tensor]:
+    def cast(self: Tensor, non_blocking: bool = False) -> Tensor:
+        return self.to(dtype, non_blocking=non_blocking)
+
+    cast.__doc__ = f"The tensor with elements of {dtype}."
+    return cast
+
+
+def _removed(name: str, instead: str) -> Callable[..., NoReturn]:
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        del args, kwargs
+        raise RuntimeError(
+            f"This function was deprecated since version 1.9 and is now removed. `torch.{name}` is "
+            f"deprecated in favor of `torch.linalg.{instead}`."
+        )
+
+    refuse.__name__ = name
+    refuse.__doc__ = f"Removed: `linalg.{instead}` took its place."
+    return refuse
+
+
+_KINDS = {
+    "Byte": "uint8", "Char": "int8", "Short": "int16", "Int": "int32", "Long": "int64",
+    "Half": "float16", "Float": "float32", "Double": "float64",
+}  # fmt: skip
+_REMOVED = {
+    "solve": "solve", "matrix_rank": "matrix_rank", "eig": "eig", "lstsq": "lstsq",
+    "symeig": "eigh",
+}  # fmt: skip
+
+
+def all_of_them() -> dict[str, Any]:
+    """The functions by name."""
+    found: dict[str, Any] = {
+        f.__name__: f
+        for f in (
+            _shape_as_tensor,
+            _convert_indices_from_coo_to_csr,
+            _convert_indices_from_csr_to_coo,
+            set_vital,
+        )
+    }
+    found |= {f"_cast_{kind}": _cast(getattr(tenon, name)) for kind, name in _KINDS.items()}
+    found |= {name: _removed(name, instead) for name, instead in _REMOVED.items()}
+    return found | {"legacy_contiguous_format": tenon.contiguous_format}
