@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,59 @@ def test_grid_sample_by_hand() -> None:
     want = 0.75 * (low[2] + low[3]) / 2 + 0.25 * (high[2] + high[3]) / 2
     assert got == pytest.approx(want, abs=1e-12)
     assert F.grid_sample(tn.ones(1, 1, 3, 3), tn.full((1, 1, 1, 2), 3.0)).item() == 0
+
+
+def bilinear(image: np.ndarray, grid: np.ndarray, border: bool) -> np.ndarray:
+    """Written out, in double precision; what is outside is not looked at."""
+    n, c, *sizes = image.shape
+    out = np.zeros((n, c, *grid.shape[1:3]))
+    place = ((grid.astype(float) + 1) * [sizes[1], sizes[0]] - 1) / 2
+    if border:
+        place = np.clip(np.nan_to_num(place, nan=0), 0, [sizes[1] - 1, sizes[0] - 1])
+    for batch, row, column in np.ndindex(n, *grid.shape[1:3]):
+        x, y = place[batch, row, column]
+        if not (-2 < x < sizes[1] + 1 and -2 < y < sizes[0] + 1):
+            continue
+        left, top = int(np.floor(x)), int(np.floor(y))
+        for i, j in np.ndindex(2, 2):
+            if 0 <= left + i < sizes[1] and 0 <= top + j < sizes[0]:
+                weight = (1 - abs(x - left - i)) * (1 - abs(y - top - j))
+                out[batch, :, row, column] += weight * image[batch, :, top + j, left + i]
+    return out
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("border", [False, True])
+def test_grid_sample_of_many_places(border: bool, dtype: str) -> None:
+    """More than are prepared at once, of steps in memory, some nowhere; on many threads."""
+    image = RNG.normal(size=(3, 67, 9, 13)).astype(dtype)
+    grid = RNG.uniform(-1.3, 1.3, (3, 61, 2 * 59, 2)).astype(dtype)
+    grid[0, 0, ::4] = np.nan, 0.5
+    grid[1, 3, ::6] = 1e30, -np.inf
+    grid[2, :, :20] /= 2  # blocks without anything outside
+    x, places = tn.tensor(image)[:, ::2], tn.tensor(grid)[:, :, ::2]
+    padding = "border" if border else "zeros"
+    call = partial(F.grid_sample, x, places, padding_mode=padding, align_corners=False)
+    got, before = call(), tn.get_num_threads()
+    want = bilinear(image[:, ::2], grid[:, :, ::2], border)
+    np.testing.assert_allclose(got.numpy(), want, atol=3e-5 if dtype == "float32" else 1e-13)
+    try:
+        for threads in (1, 3):
+            tn.set_num_threads(threads)
+            assert tn.equal(call(), got)
+    finally:
+        tn.set_num_threads(before)
+
+
+def test_grid_sample_does_not_look_outside() -> None:
+    image = np.full((1, 2, 3, 3), 1.0)
+    image[..., 0, 0] = np.inf
+    grid = np.full((1, 1, 70, 2), 3.0)
+    grid[0, 0, 7] = 2 / 3, 2 / 3
+    got = F.grid_sample(tn.tensor(image), tn.tensor(grid), align_corners=False).numpy()
+    want = np.zeros((1, 2, 1, 70))
+    want[..., 7] = 1
+    np.testing.assert_allclose(got, want, atol=1e-12)
 
 
 @pytest.mark.parametrize("mode", MODES)

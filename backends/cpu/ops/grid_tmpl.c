@@ -13,6 +13,7 @@
 
 #include "common/tmpl.h"
 
+#include "caches.h"
 #include "cpu_priv.h"
 #include "pack.h"
 
@@ -38,12 +39,10 @@ typedef struct taps {
 } taps;
 
 /* Within [0, size - 1]; *ret_turn: how x moves with its argument. */
-static T clipped(T x, int64_t size, T *ret_turn) {
-    T last = (T)(size - 1);
-    if (!(x > 0)) *ret_turn = 0;
-    if (!(x > 0)) return 0;
-    if (x >= last) *ret_turn = 0;
-    return x >= last ? last : x;
+TMPL_INLINE T clipped(T x, int64_t size, T *ret_turn) {
+    T last = (T)(size - 1), low = x > 0 ? x : 0;
+    *ret_turn = x > 0 && x < last ? *ret_turn : 0;
+    return low >= last ? last : low;
 }
 
 static T reflected(T x, int64_t size, bool corners, T *ret_turn) {
@@ -59,11 +58,13 @@ static T reflected(T x, int64_t size, bool corners, T *ret_turn) {
     return odd ? span - rest + least : rest + least;
 }
 
+/* What no int holds, and NaN, is far outside. */
+TMPL_INLINE T held(T x) { return x < (T)INT_MAX - 1 && x > (T)INT_MIN + 1 ? x : -100; }
+
 static T inside(const grid_job *j, T x, int64_t size, T *ret_turn) {
     if (j->padding == REFLECTION) x = reflected(x, size, j->corners, ret_turn);
     if (j->padding != ZEROS) x = clipped(x, size, ret_turn);
-    /* What no int holds, and NaN, is far outside. */
-    return x < (T)INT_MAX - 1 && x > (T)INT_MIN + 1 ? x : -100;
+    return held(x);
 }
 
 static int32_t within(int64_t at, int64_t size) { return at >= 0 && at < size ? (int32_t)at : -1; }
@@ -84,30 +85,13 @@ static void cubic_taps(const grid_job *j, T x, T slope, int64_t size, taps *ret)
     }
 }
 
-static void taps_of(const grid_job *j, T g, int64_t size, taps *ret) {
-    T slope = j->corners ? (T)(size - 1) / 2 : (T)size / 2;
-    T x = j->corners ? (g + 1) / 2 * (T)(size - 1) : ((g + 1) * (T)size - 1) / 2;
-    memset(ret, 0, sizeof *ret);
-    if (j->mode == BICUBIC) {
-        x = x < (T)INT_MAX - 4 && x > (T)INT_MIN + 4 ? x : -100;
-        cubic_taps(j, x, slope, size, ret);
-        return;
-    }
-    x = inside(j, x, size, &slope);
-    if (j->mode == NEAREST) {
-        ret->count = 1;
-        ret->w[0] = 1;
-        ret->at[0] = within((int64_t)nearbyint((double)x), size);
-        return;
-    }
-    int64_t low = (int64_t)floor((double)x);
-    ret->count = 2;
-    ret->w[1] = x - (T)low;
-    ret->w[0] = 1 - ret->w[1];
-    ret->d[0] = -slope;
-    ret->d[1] = slope;
-    ret->at[0] = within(low, size);
-    ret->at[1] = within(low + 1, size);
+/* Where a number of the grid stands along a dimension. */
+TMPL_INLINE T place_of(const grid_job *j, T g, int64_t size) {
+    return j->corners ? (g + 1) / 2 * (T)(size - 1) : ((g + 1) * (T)size - 1) / 2;
+}
+
+TMPL_INLINE T slope_of(const grid_job *j, int64_t size) {
+    return j->corners ? (T)(size - 1) / 2 : (T)size / 2;
 }
 
 /* ---- A block of places -------------------------------------------------------------------------*/
@@ -118,14 +102,30 @@ typedef int64_t grid_flag; /* as wide as T, for vectors */
 typedef int32_t grid_flag;
 #endif
 
+/* Where a block's tables lie: of product k from k BLOCK on. */
 typedef struct block {
     int64_t n;
     int32_t products;
-    int32_t at[PRODUCTS][BLOCK];
-    grid_flag in[PRODUCTS][BLOCK]; /* 0 where it is outside */
-    T w[PRODUCTS][BLOCK];          /* of values */
-    T d[AXES][PRODUCTS][BLOCK];    /* of derivatives, where they are asked for */
+    bool whole[PRODUCTS]; /* nothing is outside */
+    int32_t *at;
+    grid_flag *in; /* 0 where it is outside */
+    T *w;          /* of values */
+    T *d[AXES];    /* of derivatives, where they are asked for */
 } block;
+
+/* Tables for all that there may be. */
+typedef struct tables {
+    int32_t at[PRODUCTS * BLOCK];
+    grid_flag in[PRODUCTS * BLOCK];
+    T w[PRODUCTS * BLOCK], d[AXES][PRODUCTS * BLOCK];
+} tables;
+
+static void block_init(block *ret, tables *t) {
+    ret->at = t->at;
+    ret->in = t->in;
+    ret->w = t->w;
+    for (int a = 0; a < AXES; a++) ret->d[a] = t->d[a];
+}
 
 /* The taps of a block along one dimension; w by the order of the derivative. */
 typedef struct lines {
@@ -134,14 +134,14 @@ typedef struct lines {
     T w[3][TAPS][BLOCK];
 } lines;
 
-/* Of places first .. of image n along dimension a. */
-static void lines_of(const grid_job *j, int64_t n, int64_t first, int a, const block *b,
-                     lines *ret) {
+static void cubic_lines(const grid_job *j, const T *x, int64_t size, int64_t n, lines *ret) {
+    T slope = slope_of(j, size);
     taps t;
-    for (int64_t p = 0; p < b->n; p++) {
-        taps_of(j, j->grid[(n * j->points + first + p) * j->axes + a], j->size[a], &t);
-        ret->count = t.count;
-        for (int32_t i = 0; i < t.count; i++) {
+    ret->count = 4;
+    for (int64_t p = 0; p < n; p++) {
+        bool near = x[p] < (T)INT_MAX - 4 && x[p] > (T)INT_MIN + 4;
+        cubic_taps(j, near ? x[p] : -100, slope, size, &t);
+        for (int32_t i = 0; i < 4; i++) {
             ret->in[i][p] = t.at[i] >= 0;
             ret->at[i][p] = t.at[i] >= 0 ? t.at[i] : 0;
             ret->w[0][i][p] = t.w[i];
@@ -149,6 +149,67 @@ static void lines_of(const grid_job *j, int64_t n, int64_t first, int a, const b
             ret->w[2][i][p] = t.dd[i];
         }
     }
+}
+
+static void nearest_lines(const T *x, int64_t size, int64_t n, lines *ret) {
+    ret->count = 1;
+    TMPL_VECTOR
+    for (int64_t p = 0; p < n; p++) {
+        T at = (T)nearbyint((double)x[p]);
+        bool in = at >= 0 && at < (T)size;
+        ret->in[0][p] = in;
+        ret->at[0][p] = in ? (int32_t)at : 0;
+        ret->w[0][0][p] = 1;
+        ret->w[1][0][p] = ret->w[2][0][p] = 0;
+    }
+}
+
+/* `slope` moves as the number of the grid does. */
+static void linear_lines(const T *x, const T *slope, int64_t size, int64_t n, lines *ret) {
+    ret->count = 2;
+    TMPL_VECTOR
+    for (int64_t p = 0; p < n; p++) {
+        T low = (T)floor((double)x[p]), w = x[p] - low;
+        int32_t at = (int32_t)low, next = at + 1, most = (int32_t)size;
+        bool in = at >= 0 && at < most, in_next = next >= 0 && next < most;
+        ret->in[0][p] = in;
+        ret->in[1][p] = in_next;
+        ret->at[0][p] = in ? at : 0;
+        ret->at[1][p] = in_next ? next : 0;
+        ret->w[0][0][p] = 1 - w;
+        ret->w[0][1][p] = w;
+        ret->w[1][0][p] = -slope[p];
+        ret->w[1][1][p] = slope[p];
+        ret->w[2][0][p] = ret->w[2][1][p] = 0;
+    }
+}
+
+/* Of places first .. of image n along dimension a. */
+static void lines_of(const grid_job *j, int64_t n, int64_t first, int a, const block *b,
+                     lines *ret) {
+    const T *g = j->grid + (n * j->points + first) * j->axes + a;
+    int64_t size = j->size[a], axes = j->axes;
+    T x[BLOCK], slope[BLOCK];
+    TMPL_VECTOR
+    for (int64_t p = 0; p < b->n; p++) {
+        x[p] = place_of(j, g[p * axes], size);
+        slope[p] = slope_of(j, size);
+    }
+    if (j->mode == BICUBIC) {
+        cubic_lines(j, x, size, b->n, ret);
+        return;
+    }
+    for (int64_t p = 0; j->padding == REFLECTION && p < b->n; p++)
+        x[p] = reflected(x[p], size, j->corners, &slope[p]);
+    TMPL_VECTOR
+    for (int64_t p = 0; p < b->n; p++) {
+        T in = j->padding == ZEROS ? x[p] : clipped(x[p], size, &slope[p]);
+        x[p] = held(in);
+    }
+    if (j->mode == NEAREST)
+        nearest_lines(x, size, b->n, ret);
+    else
+        linear_lines(x, slope, size, b->n, ret);
 }
 
 /* The products of the axes' taps, of which those in `once` and `twice` are derivatives. */
@@ -187,9 +248,9 @@ static void prepare(const grid_job *j, int64_t n, int64_t first, bool slopes, bl
         b->products *= l[a].count;
     }
     for (int32_t k = 0; k < b->products; k++) {
-        int32_t rest = k, step = 1, *at = b->at[k];
+        int32_t rest = k, step = 1, *at = b->at + k * BLOCK;
         int tap[AXES] = {0};
-        grid_flag *in = b->in[k];
+        grid_flag *in = b->in + k * BLOCK, whole = 1;
         for (int a = 0; a < j->axes; a++) {
             tap[a] = rest % l[a].count;
             rest /= l[a].count;
@@ -202,8 +263,11 @@ static void prepare(const grid_job *j, int64_t n, int64_t first, bool slopes, bl
             }
             step *= (int32_t)j->size[a];
         }
-        weigh(j, along, l, tap, -1, b, b->w[k]);
-        for (int a = 0; slopes && a < j->axes; a++) weigh(j, along, l, tap, a, b, b->d[a][k]);
+        for (int64_t p = 0; p < b->n; p++) whole &= in[p];
+        b->whole[k] = whole;
+        weigh(j, along, l, tap, -1, b, b->w + k * BLOCK);
+        for (int a = 0; slopes && a < j->axes; a++)
+            weigh(j, along, l, tap, a, b, b->d[a] + k * BLOCK);
     }
 }
 
@@ -212,35 +276,83 @@ static void prepare(const grid_job *j, int64_t n, int64_t first, bool slopes, bl
 /* What tap k of every place of a block finds in a channel. Without a branch: places are as random as
  * the grid is. */
 TMPL_INLINE void find(const block *b, int32_t k, const T *x, T *ret) {
-    const int32_t *at = b->at[k];
+    const int32_t *at = b->at + k * BLOCK;
     TMPL_UNROLL
     for (int64_t p = 0; p < b->n; p++) ret[p] = x[at[p]];
 }
 
 static int64_t blocks_of(const grid_job *j) { return (j->points + BLOCK - 1) / BLOCK; }
 
-/* Blocks of places of all images. */
-static tn_status look(void *arg, int64_t begin, int64_t end) {
-    const grid_job *j = arg;
-    block b;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t n = i / blocks_of(j), first = i % blocks_of(j) * BLOCK;
-        prepare(j, n, first, false, &b);
-        for (int64_t c = n * j->channels; c < (n + 1) * j->channels; c++) {
-            const T *x = j->image + c * j->plane;
-            T *y = j->to + c * j->points + first, sum[BLOCK], found[BLOCK];
-            for (int32_t k = 0; k < b.products; k++) {
-                const grid_flag *in = b.in[k];
-                const T *w = b.w[k];
-                find(&b, k, x, found);
-                TMPL_VECTOR
-                for (int64_t p = 0; p < b.n; p++)
-                    sum[p] = (k == 0 ? 0 : sum[p]) + w[p] * (in[p] ? found[p] : 0);
-            }
-            memcpy(y, sum, (size_t)b.n * sizeof(T));
+/* What a block finds in a channel. */
+static void look_block(const block *b, const T *x, T *y) {
+    T sum[BLOCK], found[BLOCK];
+    for (int32_t k = 0; k < b->products; k++) {
+        const grid_flag *in = b->in + k * BLOCK;
+        const T *w = b->w + k * BLOCK;
+        find(b, k, x, found);
+        if (b->whole[k]) {
+            TMPL_VECTOR
+            for (int64_t p = 0; p < b->n; p++) sum[p] = (k == 0 ? 0 : sum[p]) + w[p] * found[p];
+        } else {
+            TMPL_VECTOR
+            for (int64_t p = 0; p < b->n; p++)
+                sum[p] = (k == 0 ? 0 : sum[p]) + w[p] * (in[p] ? found[p] : 0);
         }
     }
-    return TN_OK;
+    memcpy(y, sum, (size_t)b->n * sizeof(T));
+}
+
+/* Elements of a block's tables without derivatives. */
+static int64_t table_size(const grid_job *j) {
+    int64_t side = j->mode == BICUBIC ? 4 : j->mode == NEAREST ? 1 : 2, products = 1;
+    for (int a = 0; a < j->axes; a++) products *= side;
+    return products * BLOCK;
+}
+
+enum { ITEM = sizeof(int32_t) + sizeof(grid_flag) + sizeof(T) };
+
+/* Blocks that are looked for in a channel before the next one: it stays in the first cache, and the tables
+ * are read one after the other from the second. */
+static int64_t set_of(const grid_job *j) {
+    int64_t most = (int64_t)(cpu_os_l2_bytes() / 2) / (table_size(j) * ITEM);
+    int64_t fair = j->batch * blocks_of(j) / 32; /* leaves enough for many threads */
+    most = most < fair ? most : fair;
+    return most < 1 ? 1 : most;
+}
+
+static int64_t sets_of(const grid_job *j) { return (blocks_of(j) + set_of(j) - 1) / set_of(j); }
+
+/* Sets of blocks of places of all images. */
+static tn_status look(void *arg, int64_t begin, int64_t end) {
+    const grid_job *j = arg;
+    int64_t set = set_of(j), sets = sets_of(j), size = table_size(j);
+    uint64_t bytes, block_bytes;
+    void *room, *blocks;
+    tn_status st = cpu_room(set, sizeof(block), &block_bytes, &blocks);
+    if (st != TN_OK) return st;
+    st = cpu_room(room_mul(set, size), ITEM, &bytes, &room);
+    if (st != TN_OK) cpu_free(NULL, 0, blocks, block_bytes);
+    if (st != TN_OK) return st;
+    block *b = blocks;
+    for (int64_t i = 0; i < set; i++) {
+        b[i].w = (T *)room + i * size;
+        b[i].in = (grid_flag *)((T *)room + set * size) + i * size;
+        b[i].at = (int32_t *)((grid_flag *)((T *)room + set * size) + set * size) + i * size;
+    }
+    for (int64_t i = begin; i < end && st == TN_OK; i++) {
+        int64_t n = i / sets, first = i % sets * set, count = blocks_of(j) - first;
+        count = count < set ? count : set;
+        for (int64_t k = 0; k < count; k++) prepare(j, n, (first + k) * BLOCK, false, &b[k]);
+        for (int64_t c = n * j->channels; c < (n + 1) * j->channels && st == TN_OK; c++) {
+            T *y = j->to + c * j->points + first * BLOCK;
+            for (int64_t k = 0; k < count; k++)
+                look_block(&b[k], j->image + c * j->plane, y + k * BLOCK);
+            if (c % 32 == 31) st = cpu_poll();
+        }
+    }
+    cpu_free(NULL, 0, room, bytes);
+    cpu_free(NULL, 0, blocks, block_bytes);
+    return st;
 }
 
 /* Channels of all images, a few at a time: what was read is written to. */
@@ -250,7 +362,9 @@ static int64_t groups_of(const grid_job *j) { return (j->channels + ABREAST - 1)
 static tn_status spread(void *arg, int64_t begin, int64_t end) {
     const grid_job *j = arg;
     block b;
+    tables t;
     tn_status st = TN_OK;
+    block_init(&b, &t);
     for (int64_t i = begin; i < end && st == TN_OK; i++) {
         int64_t n = i / groups_of(j), from = i % groups_of(j) * ABREAST;
         int64_t to = from + ABREAST < j->channels ? from + ABREAST : j->channels;
@@ -263,8 +377,11 @@ static tn_status spread(void *arg, int64_t begin, int64_t end) {
                 const T *g = j->grad + c * j->points + first;
                 T *y = j->to + c * j->plane;
                 for (int32_t k = 0; k < b.products; k++) {
+                    const int32_t *at = b.at + k * BLOCK;
+                    const grid_flag *in = b.in + k * BLOCK;
+                    const T *w = b.w + k * BLOCK;
                     for (int64_t p = 0; p < b.n; p++)
-                        if (b.in[k][p]) y[b.at[k][p]] += b.w[k][p] * g[p];
+                        if (in[p]) y[at[p]] += w[p] * g[p];
                 }
             }
         }
@@ -276,7 +393,9 @@ static tn_status spread(void *arg, int64_t begin, int64_t end) {
 static tn_status move(void *arg, int64_t begin, int64_t end) {
     const grid_job *j = arg;
     block b;
+    tables t;
     T sum[PRODUCTS][BLOCK], found[BLOCK];
+    block_init(&b, &t);
     for (int64_t i = begin; i < end; i++) {
         int64_t n = i / blocks_of(j), first = i % blocks_of(j) * BLOCK;
         prepare(j, n, first, true, &b);
@@ -284,7 +403,7 @@ static tn_status move(void *arg, int64_t begin, int64_t end) {
         for (int64_t c = n * j->channels; c < (n + 1) * j->channels; c++) {
             const T *x = j->image + c * j->plane, *g = j->grad + c * j->points + first;
             for (int32_t k = 0; k < b.products; k++) {
-                const grid_flag *in = b.in[k];
+                const grid_flag *in = b.in + k * BLOCK;
                 T *s = sum[k];
                 find(&b, k, x, found);
                 TMPL_VECTOR
@@ -295,7 +414,7 @@ static tn_status move(void *arg, int64_t begin, int64_t end) {
             T *y = j->to + (n * j->points + first + p) * j->axes;
             for (int a = 0; a < j->axes; a++) {
                 T d = 0;
-                for (int32_t k = 0; k < b.products; k++) d += b.d[a][k][p] * sum[k][p];
+                for (int32_t k = 0; k < b.products; k++) d += b.d[a][k * BLOCK + p] * sum[k][p];
                 y[a] = d;
             }
         }
@@ -331,10 +450,9 @@ static tn_status job_init(const tn_call *call, grid_job *j, const int64_t *sizes
     return st == TN_OK ? packed(call, along, &j->along) : st;
 }
 
-static tn_status by_blocks(const grid_job *j, cpu_body body) {
-    if (j->batch == 0 || j->points == 0) return TN_OK;
-    int64_t grain = 1 + 256 / (4 + j->channels);
-    return cpu_parallel(j->batch * blocks_of(j), grain, body, (void *)(uintptr_t)j);
+/* For items of so many blocks. */
+static int64_t grain_of(const grid_job *j, int64_t blocks) {
+    return 1 + 256 / (4 + j->channels) / blocks;
 }
 
 static tn_status grid_sample(const tn_call *call, const void *args) {
@@ -343,7 +461,8 @@ static tn_status grid_sample(const tn_call *call, const void *args) {
     if (a->out->numel == 0) return TN_OK;
     tn_status st = job_init(call, &j, a->input->shape, a->grid, a->along, a->out);
     if (st == TN_OK) st = packed(call, a->input, &j.image);
-    return st == TN_OK ? by_blocks(&j, look) : st;
+    if (st != TN_OK) return st;
+    return cpu_parallel(j.batch * sets_of(&j), grain_of(&j, set_of(&j)), look, &j);
 }
 
 static tn_status grid_sample_input(const tn_call *call, const void *args) {
@@ -361,7 +480,8 @@ static tn_status moved(const tn_call *call, grid_job *j, const tn_view *grad, co
     tn_status st = job_init(call, j, image->shape, grid, along, out);
     if (st == TN_OK) st = packed(call, grad, &j->grad);
     if (st == TN_OK) st = packed(call, image, &j->image);
-    return st == TN_OK ? by_blocks(j, move) : st;
+    if (st != TN_OK || j->points == 0) return st;
+    return cpu_parallel(j->batch * blocks_of(j), grain_of(j, 1), move, j);
 }
 
 static tn_status grid_sample_grid(const tn_call *call, const void *args) {
