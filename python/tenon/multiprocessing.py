@@ -4,7 +4,8 @@ A CPU tensor that is sent moves into shared memory, with its views, and the rece
 memory. Where others look at that memory, such as detached tensors, a copy is sent. Tensors of a
 device are shared where the device can do so ("tn.ipc/1"), and then must live in the sender until
 they were received; else they are copied. A process must live until what it sent was received, and
-not be hidden from the receiver. Small tensors share files: who receives one could read its
+not be hidden from the receiver. Queues go on when a process that uses them is killed.
+Small tensors share files: who receives one could read its
 neighbours. What lies next to a tensor that a process keeps is free again when that one is.
 """
 
@@ -15,12 +16,12 @@ import os
 import signal
 import weakref
 from multiprocessing import *  # noqa: F403
-from multiprocessing import connection, reduction
+from multiprocessing import connection, context, reduction
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from tenon import _C, Tensor
+from tenon import _C, Tensor, _queues
 from tenon._tensor.reduce import rebuild_subclass
 from tenon.nn import Parameter
 
@@ -123,6 +124,68 @@ def init_reductions() -> None:
 
 init_reductions()
 
+# ---- Queues --------------------------------------------------------------------------------------
+
+
+class _Queues:
+    """What our contexts have of their own."""
+
+    def get_context(self: Any, method: str | None = None) -> Any:
+        """The context of a start method."""
+        return self if method is None else get_context(method)
+
+    def Queue(self: Any, maxsize: int = 0) -> _queues.Queue:  # noqa: N802 - Python's name
+        """A queue that goes on when a process which uses it is killed."""
+        return _queues.Queue(maxsize, ctx=self)
+
+    def JoinableQueue(self: Any, maxsize: int = 0) -> _queues.JoinableQueue:  # noqa: N802
+        """A queue whose users say when they have done what they took."""
+        return _queues.JoinableQueue(maxsize, ctx=self)
+
+    def SimpleQueue(self: Any) -> _queues.SimpleQueue:  # noqa: N802
+        """A queue without a thread: `put` waits until there is room."""
+        return _queues.SimpleQueue(ctx=self)
+
+    def Pool(self: Any, *args: Any, **options: Any) -> Any:  # noqa: N802
+        """Python's pool of processes, over its own queues, whose locks it uses."""
+        return _standard.get_context(self.get_start_method()).Pool(*args, **options)
+
+
+class _Fork(_Queues, context.ForkContext):
+    pass
+
+
+class _Spawn(_Queues, context.SpawnContext):
+    pass
+
+
+class _ForkServer(_Queues, context.ForkServerContext):
+    pass
+
+
+_CONTEXTS = {kind._name: kind() for kind in (_Fork, _Spawn, _ForkServer)}
+
+
+def get_context(method: str | None = None) -> Any:
+    """The context of a start method, or of the one that is set."""
+    return _CONTEXTS[_standard.get_context(method).get_start_method()]
+
+
+def Queue(maxsize: int = 0) -> _queues.Queue:  # noqa: N802 - Python's name
+    """A queue that goes on when a process which uses it is killed."""
+    return get_context().Queue(maxsize)  # type: ignore[no-any-return]
+
+
+def JoinableQueue(maxsize: int = 0) -> _queues.JoinableQueue:  # noqa: N802
+    """A queue whose users say when they have done what they took."""
+    return get_context().JoinableQueue(maxsize)  # type: ignore[no-any-return]
+
+
+def SimpleQueue() -> _queues.SimpleQueue:  # noqa: N802
+    """A queue without a thread: `put` waits until there is room."""
+    return get_context().SimpleQueue()  # type: ignore[no-any-return]
+
+
 # ---- Processes -----------------------------------------------------------------------------------
 
 
@@ -216,11 +279,11 @@ def start_processes(
     start_method: str = "spawn",
 ) -> ProcessContext | None:  # fmt: skip
     """Runs fn(i, *args) in `nprocs` processes."""
-    context = _standard.get_context(start_method)
-    errors = context.Queue()
+    method = get_context(start_method)
+    errors = method.Queue()
     processes = []
     for i in range(nprocs):
-        process = context.Process(target=_run, args=(fn, i, args, errors), daemon=daemon)
+        process = method.Process(target=_run, args=(fn, i, args, errors), daemon=daemon)
         process.start()
         processes.append(process)
     group = ProcessContext(processes, errors)

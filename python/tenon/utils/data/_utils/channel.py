@@ -12,6 +12,8 @@ import struct
 from collections import deque
 from typing import NamedTuple
 
+from tenon._queues import receive_files
+
 MAX_FILES = 200  # of one message; the system takes 253
 _HEAD = struct.Struct("<QqL")  # bytes, number, open files
 
@@ -92,9 +94,7 @@ class Channel:
 
     def _pull_head(self) -> None:
         missing = _HEAD.size - len(self.head)
-        data, files, flags, _ = socket.recv_fds(
-            self.end, missing, MAX_FILES, socket.MSG_CMSG_CLOEXEC
-        )
+        data, files, flags = receive_files(self.end, missing, MAX_FILES)
         if not data:
             raise Closed
         self.head += data
@@ -104,7 +104,7 @@ class Channel:
         if len(self.head) == _HEAD.size:
             size, number, _ = _HEAD.unpack(self.head)
             self.head.clear()
-            self.coming = Message(number, bytearray(size), list(files))
+            self.coming = Message(number, bytearray(size), files)
 
     def close(self) -> None:
         """Closes this end, and the files of messages that nobody gets."""
