@@ -572,3 +572,106 @@ def test_counts_at_their_ends(philox: None) -> None:
     x = tenon.tensor([2.0], requires_grad=True)
     tenon.poisson(x).sum().backward()
     assert x.grad.item() == 0
+
+
+# ---- What operators make of the draws ------------------------------------------------------------
+
+
+def test_whole_numbers_have_their_bounds_and_dtypes(philox: None) -> None:
+    assert tenon.randint(4, (3,)).dtype == tenon.int64
+    assert tenon.randint(2, (3,), dtype=tenon.bool).dtype == tenon.bool
+    assert tenon.randint(3, 6, (3,), dtype=tenon.uint8).dtype == tenon.uint8
+    like = tenon.zeros(500, dtype=tenon.float64)
+    for t, numbers in (
+        (tenon.randint(3, (500,)), {0, 1, 2}), (tenon.randint(-2, 1, (500,)), {-2, -1, 0}),
+        (tenon.randint_like(like, 3), {0, 1, 2}), (tenon.randint_like(like, 3, 6), {3, 4, 5}),
+        (tenon.bernoulli(like, 0.5), {0, 1}), (tenon.bernoulli(like + 0.5), {0, 1}),
+    ):  # fmt: skip
+        assert set(t.tolist()) == numbers
+
+
+def test_permutations_fit_their_dtype(philox: None) -> None:
+    assert tenon.randperm(0).shape == (0,) and tenon.randperm(1).tolist() == [0]
+    for dtype, most in ((tenon.float16, 2049), (tenon.bfloat16, 257), (tenon.int8, 127)):
+        numbers = tenon.randperm(most, dtype=dtype)
+        assert numbers.dtype == dtype
+        want = tenon.arange(most).to(dtype).double().tolist()
+        assert sorted(numbers.double().tolist()) == want
+    for n, dtype, words in (
+        (2050, tenon.float16, "n cannot be greater than 2049 for type"),
+        (258, tenon.bfloat16, "n cannot be greater than 257 for type"),
+        ((1 << 24) + 2, tenon.float32, "n cannot be greater than 16777217 for type"),
+        (128, tenon.int8, "cannot be converted|overflow|too large"),
+        (-1, tenon.int64, r"negative dimension -1: \[-1\]"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            tenon.randperm(n, dtype=dtype)
+    for dtype in (tenon.bool, tenon.complex64):
+        with pytest.raises(NotImplementedError, match='"randperm" not implemented for'):
+            tenon.randperm(2, dtype=dtype)
+
+
+def test_normal_numbers_without_deviation_are_their_means(philox: None) -> None:
+    mean = tenon.tensor([[1.5], [-2.0]])
+    none = tenon.zeros(3)
+    for got in (tenon.normal(mean, none), tenon.normal(mean, 0.0).expand(2, 3)):
+        assert got.tolist() == mean.expand(2, 3).tolist()
+    assert tenon.normal(4.0, none).tolist() == [4.0] * 3
+    assert tenon.normal(tenon.zeros(0), tenon.zeros(0)).shape == (0,)
+    for std in (tenon.tensor([-1.0]), tenon.tensor([1.0, -0.5]), tenon.tensor([float("nan")])):
+        for mean_ in (0.0, tenon.zeros(1)):
+            with pytest.raises(RuntimeError, match="expects all elements of std >= 0.0"):
+                tenon.normal(mean_, std)
+    with pytest.raises(RuntimeError, match="standard deviation to be non-complex"):
+        tenon.normal(0.0, tenon.ones(2, dtype=tenon.complex64))
+    scaled = tenon.normal(tenon.full((20_000,), 3.0), tenon.tensor([2.0])).numpy()
+    assert abs(scaled.mean() - 3) < 0.1 and abs(scaled.std() - 2) < 0.1
+
+
+def test_parameters_that_nothing_can_be_drawn_by(philox: None) -> None:
+    whole, half = tenon.ones(2, dtype=tenon.int64), tenon.full((2,), 0.5)
+    for call in (
+        lambda: tenon.poisson(whole),
+        lambda: tenon._standard_gamma(whole),
+        lambda: tenon.zeros(2).bernoulli_(whole),
+        lambda: tenon.binomial(whole, half),
+        lambda: tenon.binomial(half, half.double()),
+    ):
+        with pytest.raises((NotImplementedError, RuntimeError, ValueError), match="float|implem"):
+            call()
+    with pytest.raises(RuntimeError, match=r"\[2\] doesn't match the broadcast shape \[3, 2\]"):
+        tenon.zeros(2).bernoulli_(tenon.zeros(3, 1))
+    counts = tenon.binomial(tenon.tensor([[3.0], [0.0]]), tenon.tensor([0.0, 1.0]))
+    assert counts.tolist() == [[0.0, 3.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_dropout_scales_what_it_keeps(philox: None, dtype: str) -> None:
+    """By 1 / (1 - p) in the arithmetic of the dtype; packed or with gaps, at the ends nothing."""
+    kind = getattr(tenon, dtype)
+    scale = 1 / (1 - 0.3) if dtype == "float64" else np.float32(1) / np.float32(1 - 0.3)
+    scale = tenon.tensor(float(scale), dtype=kind).item()
+    ones = tenon.ones(40, 60, dtype=kind)
+    outs = [tenon.dropout(t, 0.3, True) for t in (ones, ones.t(), ones[:, ::2])]
+    outs += [tenon.native_dropout(ones, 0.3, True)[0], tenon.dropout_(ones.clone(), 0.3, True)]
+    for out in outs:
+        assert set(out.double().reshape(-1).tolist()) == {0.0, scale}
+        assert abs((out != 0).double().mean().item() - 0.7) < 0.08
+    assert outs[1].shape == (60, 40) and outs[2].shape == (40, 30)
+    ramp = tenon.arange(12, dtype=kind).reshape(3, 4) + 1
+    kept, mask = tenon.native_dropout(ramp, 0.3, True)
+    assert mask.dtype == tenon.bool and kept.tolist() == (ramp * scale * mask).tolist()
+    state = tenon.get_rng_state()
+    for p, train, want in ((0.0, True, 1), (0.3, False, 1), (1.0, True, 0), (1.0, False, 1)):
+        for out in (tenon.dropout(ramp, p, train), tenon.dropout_(ramp.clone(), p, train)):
+            assert out.tolist() == (ramp * want).tolist()
+        kept, mask = tenon.native_dropout(ramp, p, train)
+        assert kept.tolist() == (ramp * want).tolist() and mask.tolist() == [[bool(want)] * 4] * 3
+    assert tenon.equal(tenon.get_rng_state(), state)
+    one = tenon.ones(1, dtype=kind)
+    assert {tenon.dropout(one, 0.5, True).item() for _ in range(40)} == {0.0, 2.0}
+    assert tenon.dropout(tenon.zeros(0, dtype=kind), 0.5, True).shape == (0,)
+    for p in (-0.1, 1.1):
+        for drop in (tenon.dropout, tenon.dropout_, tenon.native_dropout):
+            with pytest.raises(RuntimeError, match="has to be between 0 and 1, but got"):
+                drop(ramp, p, True)
