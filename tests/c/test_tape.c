@@ -638,6 +638,49 @@ static void test_saved_tensor_hooks(void **state) {
     drop(a, y, s, NULL);
 }
 
+static uint64_t held(void) {
+    tn_memory_stats stats;
+    OK(tn_memory_get_stats((tn_device){0, 0}, &stats));
+    return stats.allocated;
+}
+
+/* A kept tensor holds its numbers and its history, in itself or behind hooks, until it is freed. */
+static void test_kept_tensors_let_go(void **state) {
+    enum { LONG = 1 << 20 };
+    int seen = 0;
+    tn_saved *plain = NULL, *packed = NULL;
+    tn_node *n = NULL;
+    int64_t nr;
+    (void)state;
+    uint64_t before = held();
+    float *data = calloc(LONG, sizeof *data);
+    tn_tensor *x = leaf(LONG, data);
+    uint64_t block = held() - before;
+    tn_tensor *y = mul(x, x), *z = mul(y, x);
+    free(data);
+    OK(tn_grad_fn(z, &n, &nr));
+    assert_int_equal(tn_node_edge_count(n), 2);
+    assert_int_equal(tn_node_edge_count(NULL), 0);
+    for (int with_hooks = 0; with_hooks < 2; with_hooks++) {
+        if (with_hooks)
+            OK(tn_saved_hooks_push(&(tn_saved_hooks){pack, unpack, drop_handle, NULL, &seen}));
+        OK(tn_saved_new(with_hooks ? y : z, NULL, with_hooks ? &packed : &plain));
+        if (with_hooks) tn_saved_hooks_pop();
+    }
+    drop(x, y, z, NULL);
+    assert_true(seen == 1 && block >= LONG * sizeof *data);
+    assert_int_equal(held() - before, 3 * block);
+    tn_saved_free(&plain);
+    assert_null(plain);
+    assert_int_equal(held() - before, 2 * block);
+    tn_saved_free(&packed);
+    assert_null(packed);
+    assert_int_equal(seen, 10001);
+    assert_int_equal(held(), before);
+    tn_saved_free(&packed);
+    tn_saved_free(NULL);
+}
+
 /* ---- Modes -------------------------------------------------------------------------------------*/
 
 static void test_modes(void **state) {
@@ -746,6 +789,7 @@ int main(void) {
         cmocka_unit_test(test_nested_pass),
         cmocka_unit_test(test_host_function),
         cmocka_unit_test(test_saved_tensor_hooks),
+        cmocka_unit_test(test_kept_tensors_let_go),
         cmocka_unit_test(test_modes),
         cmocka_unit_test(test_anomaly),
         cmocka_unit_test(test_gradcheck),
