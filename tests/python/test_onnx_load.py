@@ -143,6 +143,65 @@ def test_control_flow() -> None:
 # ---- What is refused -----------------------------------------------------------------------------
 
 
+# What ONNX's own node tests say at length, in short: one node, inputs, weights.
+NODES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
+    "indices of maxima": (
+        node("MaxPool", "x", "y i", kernel_shape=[2, 3], strides=[2, 1]), {"x": (2, 3, 5, 7)}, {}),
+    "one hot": (
+        node("OneHot", "i n v", "y", axis=1), {},
+        {"i": np.array([[1, 9, -2]]), "n": np.array(5), "v": np.array([2.0, 7.0], np.float32)}),
+    "group norm": (
+        node("GroupNormalization", "x s b", "y", num_groups=2, epsilon=0.01), {"x": (2, 4, 3)},
+        {"s": np.array([1.5, 0.5], np.float32), "b": np.array([0.25, -1.0], np.float32)}),
+    "cross entropy": (
+        node("SoftmaxCrossEntropyLoss", "x t", "y l", reduction="sum"), {"x": (3, 5)},
+        {"t": np.array([4, 0, 2])}),
+    "nearest": (
+        node("Resize", "x r s", "y", mode="nearest", nearest_mode="floor"), {"x": (1, 1, 2, 3)},
+        {"r": np.zeros(0, np.float32), "s": np.array([1, 1, 2, 3], np.float32)}),
+    "linear": (
+        node("Resize", "x r s", "y", mode="linear"), {"x": (1, 1, 2, 3)},
+        {"r": np.zeros(0, np.float32), "s": np.array([1, 1, 2, 1.5], np.float32)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_nodes(name: str) -> None:
+    made, shapes, weights = NODES[name]
+    inputs = {n: (FLOAT, shape) for n, shape in shapes.items()}
+    proto = model_of([made], inputs, list(made.output), **weights)
+    rng = np.random.default_rng(3)
+    given = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    got = tn.onnx.load(proto)(*map(tn.tensor, given.values()))
+    wanted = ReferenceEvaluator(proto).run(None, given)
+    for a, b in zip(got if isinstance(got, tuple) else (got,), wanted, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b, rtol=1e-5, atol=1e-6)
+
+
+def test_places_of_maxima_are_counted_by_columns() -> None:
+    made = node("MaxPool", "x", "y i", kernel_shape=[2, 2], storage_order=1)
+    x = np.random.default_rng(5).standard_normal((2, 1, 4, 5)).astype(np.float32)
+    y, places = tn.onnx.load(model_of([made], {"x": (FLOAT, x.shape)}, ["y", "i"]))(tn.tensor(x))
+    for n, r, c in np.ndindex(2, 3, 4):
+        window = x[n, 0, r : r + 2, c : c + 2]
+        down, along = divmod(int(window.argmax()), 2)
+        assert y[n, 0, r, c].item() == window.max()
+        assert places[n, 0, r, c].item() == n * 20 + (c + along) * 4 + r + down
+
+
+def test_gates_are_clipped() -> None:
+    rng = np.random.default_rng(4)
+    x, w, r = (rng.standard_normal(s).astype(np.float32) for s in ((3, 2, 4), (1, 5, 4), (1, 5, 5)))
+    proto = model_of([node("RNN", "x w r", "y h", hidden_size=5, clip=0.75)],
+                     {"x": (FLOAT, [3, 2, 4])}, ["y", "h"], w=w, r=r)  # fmt: skip
+    y, last = tn.onnx.load(proto)(tn.tensor(x))
+    h = np.zeros((2, 5))
+    for k in range(3):
+        h = np.tanh(np.clip(x[k] @ w[0].T + h @ r[0].T, -0.75, 0.75))
+        np.testing.assert_allclose(y[k, 0].detach().numpy(), h, rtol=1e-5, atol=1e-6)
+    assert abs(h).max() > 0.6 and tn.equal(last[0], y[2, 0])
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="StringNormalizer, my.domain.Op"):
         tn.onnx.load(model_of([node("StringNormalizer", "x", "y"),

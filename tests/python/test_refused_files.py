@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tenon as tn
-from tenon.io import gguf, npy
+from tenon.io import gguf, npy, pt_reader, safetensors, unpickle
 from tenon.io.errors import FileFormatError
+from tenon.io.zip_reader import Archive
 
 L4, L8 = (lambda n: struct.pack("<L", n)), (lambda n: struct.pack("<Q", n))
 PICKLES = {
@@ -183,3 +184,54 @@ def test_a_model_with(case: str, tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(FileFormatError, match=re.escape(words)):
         gguf.load(path)
+
+
+def test_sizes_of_a_wide_archive() -> None:
+    """Only what the directory leaves open is taken, in this order, from the field of that kind."""
+    other, most = struct.pack("<2H", 0x7075, 3) + b"abc", 0xFFFFFFFF
+
+    def wide(*numbers: int) -> bytes:
+        return struct.pack("<2H", 1, 8 * len(numbers)) + b"".join(map(L8, numbers))
+
+    assert Archive._wide(b"", 3, 4, 5) == Archive._wide(other, 3, 4, 5) == (3, 4, 5)
+    for extra in (wide(1 << 40, 1 << 41, 7), other + wide(1 << 40, 1 << 41, 7) + other):
+        assert Archive._wide(extra, most, most, most) == (1 << 40, 1 << 41, 7)
+        assert Archive._wide(extra, 3, most, 5) == (3, 1 << 40, 5)
+    with pytest.raises(FileFormatError, match="a zip64 field is cut off"):
+        Archive._wide(other + wide(9), most, most, 5)
+
+
+def test_work_that_data_may_ask_for() -> None:
+    budget = unpickle.Budget(2)
+    budget.charge(unpickle.LEAST_WORK + 2 * unpickle.WORK_PER_BYTE)
+    budget.charge(0)
+    with pytest.raises(FileFormatError, match="asks for more work than data of its size"):
+        budget.charge(1)
+
+
+def test_flags_of_views() -> None:
+    assert pt_reader._bits(None) == pt_reader._bits({}) == ()
+    assert pt_reader._bits({"neg": True, "conj": True}) == ("conj", "neg")
+    assert pt_reader._bits({"neg": True, "conj": False}) == ("neg",)
+    for wrong, words in (({"other": True}, "the unknown flag 'other'"), ([], "no dict of flags"),
+                         ({"conj": 1}, "no dict of flags")):  # fmt: skip
+        with pytest.raises(FileFormatError, match=words):
+            pt_reader._bits(wrong)
+
+
+EIGHT = tn.zeros(4, dtype=tn.uint8)
+
+
+@pytest.mark.parametrize("said", ["bfloat7", "bfloat7 plugin x", "bfloat7 plugin -1"])
+def test_a_dtype_of_no_plugin_in_safetensors(said: str) -> None:
+    data = safetensors.save({"a": EIGHT}, {safetensors.PLUGIN_KEY + "a": said})
+    with pytest.raises(FileFormatError, match="'a' has an unknown dtype 'bfloat7"):
+        safetensors.load(data)
+
+
+def test_a_plugin_s_dtype_that_nobody_offers() -> None:
+    said = {safetensors.PLUGIN_KEY + "a": "bfloat7 their 2 2"}
+    data = safetensors.save({"a": EIGHT}, said)
+    words = "dtype 'bfloat7', which no plugin here offers: .*'their'"
+    with pytest.raises(FileFormatError, match=words):
+        safetensors.load(data)
