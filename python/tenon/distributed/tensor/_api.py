@@ -430,7 +430,9 @@ def _factory(name: str, fills: bool = False) -> Any:
         mesh = _mesh(device_mesh)
         extra: tuple[Any, ...] = ()
         if fills:
-            size, extra = size[:1], (options.pop("fill_value", None) or size[1],)
+            if len(size) + ("fill_value" in options) != 2:
+                raise TypeError(f"{name}() takes a size and a fill_value")
+            size, extra = size[:1], (options.pop("fill_value", *size[1:]),)
         shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
         options.pop("layout", None)
         wanted = [Replicate()] * mesh.ndim if placements is None else placements
