@@ -140,6 +140,15 @@ static tn_status check_channels(const tn_view *p, int64_t channels, int32_t arg,
     return TN_OK;
 }
 
+/* Running statistics, which are needed where no others are computed. */
+static tn_status check_statistic(const tn_view *p, bool training, int64_t channels, int32_t arg,
+                                 const char *name, int32_t dtype) {
+    if (!p && !training) {
+        return tn_fail(TN_E_STATE, arg, "%s must be defined in evaluation mode", name);
+    }
+    return check_channels(p, channels, arg, name, dtype);
+}
+
 tn_status tni_infer_native_batch_norm(tn_infer *inf, const void *args) {
     const tn_native_batch_norm_args *a = args;
     const tn_view *x = a->input;
@@ -150,15 +159,10 @@ tn_status tni_infer_native_batch_norm(tn_infer *inf, const void *args) {
                        tni_shape_text_of(x));
     }
     int64_t c = x->shape[1];
+    TN_TRY(check_statistic(a->running_mean, a->training, c, 3, "running_mean", dtype));
+    TN_TRY(check_statistic(a->running_var, a->training, c, 4, "running_var", dtype));
     TN_TRY(check_channels(a->weight, c, 1, "weight", dtype));
     TN_TRY(check_channels(a->bias, c, 2, "bias", dtype));
-    TN_TRY(check_channels(a->running_mean, c, 3, "running_mean", dtype));
-    TN_TRY(check_channels(a->running_var, c, 4, "running_var", dtype));
-    if (!a->training && (!a->running_mean || !a->running_var)) {
-        return tn_fail(TN_E_STATE, 3,
-                       "Expected running_mean and running_var to be defined when "
-                       "training=False");
-    }
     inf->out[0].dtype = dtype;
     tni_infer_same(inf, 0, x);
     if (!(x->word & TN_W_CHANNELS_LAST)) inf->out[0].strided = 0;

@@ -203,7 +203,7 @@ tn_status tni_composite_scatter_reduce(const void *args, tn_tensor **rets) {
     int how = SUM;
     TN_TRY(reduction_of(a->reduce, &how));
     tni_scope s = {0};
-    tn_tensor *t = SCOPE(&s, tn_clone(tni_t(a->input), TN_FORMAT_PRESERVE, scope_slot(&s)));
+    tn_tensor *t = SCOPE(&s, tn_clone(tni_t(a->input), TN_FORMAT_CONTIGUOUS, scope_slot(&s)));
     if (s.st == TN_OK && !a->include_self) s.st = start_anew(t, a->dim, index, src, how);
     SCOPE(&s, tn__scatter_(t, a->dim, index, src, kernel[how], scope_slot(&s)));
     if (how == MEAN) {

@@ -508,3 +508,30 @@ def test_topk_of_few_among_many(n: int, k: int, order: str) -> None:
         np.testing.assert_array_equal(values.numpy(), expected)
         np.testing.assert_array_equal(np.take_along_axis(x, indices.numpy(), 1), expected)
         assert all(np.unique(row).size == k for row in indices.numpy())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, at, to: x.scatter(0, to, 1.0),
+        lambda x, at, to: x.scatter(0, to, x),
+        lambda x, at, to: x.scatter(0, to, x, reduce="add"),
+        lambda x, at, to: x.scatter(0, to, 2.0, reduce="multiply"),
+        lambda x, at, to: x.scatter_add(0, to, x),
+        lambda x, at, to: x.scatter_reduce(0, to, x, "sum"),
+        lambda x, at, to: x.index_reduce(0, at, x, "prod"),
+        lambda x, at, to: x.index_add(0, at, x),
+        lambda x, at, to: x.index_copy(0, at, x),
+    ],
+)
+def test_copies_that_are_written_to_are_packed(call):
+    """As in PyTorch: a dropout behind them draws its mask in the order of their elements."""
+    x = tn.randn(5, 3, 6).transpose(0, 1)
+    at, to = tn.tensor([2, 0, 1]), tn.zeros(3, 5, 6, dtype=tn.int64)
+    before = x.clone()
+    got = call(x, at, to)
+    assert got.stride() == (30, 6, 1) and x.equal(before)
+    assert got.equal(call(x.contiguous(), at, to))
+    packed = x.contiguous()
+    call(packed, at, to)
+    assert packed.equal(before)  # it is not its own copy

@@ -191,3 +191,20 @@ def test_draws_do_not_repeat_and_have_all_bits_of_their_dtype(name: str, stream:
         tn.set_rng("philox")
     assert len(singles.unique()) > 0.99 * 40000 and len(doubles.unique()) == 40000
     assert (doubles.float().double() != doubles).sum() > 0.99 * 40000
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_padded_sequences_lie_as_in_pytorch(batch_first):
+    """Where a dropout behind them draws its mask in the order of their elements."""
+    rnn = nn.utils.rnn
+    x = tn.randn(3, 5, 4)
+    x = x if batch_first else x.transpose(0, 1)
+    for lengths, is_sorted in (([2, 5, 3], False), ([5, 4, 2], True)):
+        packed = rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted=is_sorted)
+        padded, _ = rnn.pad_packed_sequence(packed, batch_first, total_length=7)
+        if batch_first and is_sorted:
+            assert padded.stride() == (4, 12, 1)
+        else:
+            assert padded.is_contiguous()
+    both = rnn.pad_sequence([tn.ones(5, 4), tn.ones(2, 4)], batch_first)
+    assert both.is_contiguous() and both.shape == ((2, 5, 4) if batch_first else (5, 2, 4))

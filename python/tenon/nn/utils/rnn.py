@@ -132,7 +132,7 @@ def pad_sequence(
         ]
         parts += pair if padding_side == "right" else reversed(pair)
     result = tenon.cat(parts).reshape(len(sequences), longest, *trailing)
-    return result if batch_first else result.transpose(0, 1)
+    return result if batch_first else result.transpose(0, 1).contiguous()
 
 
 def unpad_sequence(
@@ -200,10 +200,12 @@ def pad_packed_sequence(
         [sum(1 for n in batch_sizes if n > b) for b in range(batch_sizes[0])],
         dtype=tenon.int64,
     )
+    if batch_first:
+        padded = padded.transpose(0, 1)
     if sequence.unsorted_indices is not None:
-        padded = padded.index_select(1, sequence.unsorted_indices)
+        padded = padded.index_select(0 if batch_first else 1, sequence.unsorted_indices)
         lengths = lengths.index_select(0, sequence.unsorted_indices.cpu())
-    return (padded.transpose(0, 1) if batch_first else padded), lengths
+    return padded, lengths
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
