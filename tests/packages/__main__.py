@@ -88,7 +88,10 @@ def installed(python: str) -> dict[str, str]:
     return {d.name.lower().replace("-", "_"): d.version for d in distributions(path=[site])}
 
 
-NAMES = {"lightning": "lightning", "pyro": "pyro_ppl", "ignite": "pytorch_ignite"}
+NAMES = {
+    "lightning": "lightning", "pyro": "pyro_ppl", "ignite": "pytorch_ignite",
+    "transformers_families": "transformers",
+}  # fmt: skip
 
 
 def page(rows: list[tuple[str, str, int, str]], torch: str) -> str:
