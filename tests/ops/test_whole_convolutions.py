@@ -86,3 +86,44 @@ def test_names_dtypes_and_refusals() -> None:
         tn.nn.functional.conv1d(tn.tensor(x), tn.tensor(w).long())
     with pytest.raises(RuntimeError, match="to have 4 channels"):
         tn.nn.functional.conv1d(tn.tensor(x), tn.ones(3, 4, 1, dtype=tn.int32))
+
+
+def by_taps(x: np.ndarray, w: np.ndarray, side: int) -> np.ndarray:
+    """A window of 3 x 3 over images with a row of zeros around them, in double precision; side -1:
+    the way back, from results to images."""
+    n, _, high, wide = x.shape
+    room = np.pad(x.astype(float), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    y = np.zeros((n, w.shape[0], high, wide))
+    for i, j in np.ndindex(3, 3):
+        seen = room[:, :, 1 + side * (i - 1) :, 1 + side * (j - 1) :][..., :high, :wide]
+        y += np.einsum("nchw,oc->nohw", seen, w[:, :, i, j].astype(float), optimize=True)
+    return y
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("batch, planes, size", [(3, 150, 14), (1, 600, 6), (70, 61, 5)])
+def test_sums_longer_than_a_cache(batch: int, planes: int, size: int, dtype: str) -> None:
+    """More sums, tiles and panels than are done at once, planes a power of two apart; the same bits
+    on any number of threads."""
+    kind = getattr(tn, dtype)
+    x = tn.tensor(rng.standard_normal((batch, planes, size, size))).to(kind)
+    w = tn.tensor(rng.standard_normal((37, planes, 3, 3)) / planes).to(kind)
+    g = tn.tensor(rng.standard_normal((batch, 37, size, size))).to(kind)
+    results = []
+    before = tn.get_num_threads()
+    try:
+        for threads in (1, 3):
+            tn.set_num_threads(threads)
+            at = x.clone().requires_grad_()
+            y = tn.nn.functional.conv2d(at, w, padding=1)
+            y.backward(g)
+            results.append((y.detach(), at.grad))
+    finally:
+        tn.set_num_threads(before)
+    for a, b in zip(*results):
+        assert tn.equal(a, b)
+    wide, weight = x.double().numpy(), w.double().numpy()
+    limit = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 2e-6, "float64": 1e-14}[dtype]
+    back = by_taps(g.double().numpy(), weight.swapaxes(0, 1), -1)
+    for got, want in zip(results[0], (by_taps(wide, weight, 1), back)):
+        np.testing.assert_allclose(got.double().numpy(), want, atol=limit, rtol=limit)

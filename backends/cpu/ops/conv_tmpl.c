@@ -14,6 +14,7 @@
 
 #include "common/tmpl.h"
 
+#include "caches.h"
 #include "copy.h"
 #include "cpu_priv.h"
 #include "pack.h"
@@ -175,6 +176,10 @@ static tn_status widen(const tn_call *call, const tn_view *v, const int64_t *siz
     ret->image = room_mul(ret->plane, v->shape[1]);
     ret->data = (const A *)p;
     if (room == 0 && sizeof(T) == sizeof(A)) return TN_OK;
+    /* Planes a large power of two apart would fall into the same few lines of the first cache. */
+    if (ret->plane % (int64_t)(512 / sizeof(A)) == 0)
+        ret->plane = room_add(ret->plane, 64 / (int64_t)sizeof(A));
+    ret->image = room_mul(ret->plane, v->shape[1]);
     void *wide;
     st = room_scratch(call, room_mul(planes, ret->plane), sizeof(A), &wide);
     if (st) return st;
@@ -199,8 +204,10 @@ typedef struct phase {
 
 typedef struct correlate_job {
     int64_t groups, from, to; /* channels of one group */
-    int64_t blocks, tiles;    /* column panels of a group; R-row tiles of one work item */
-    int64_t items;            /* of one image */
+    int64_t blocks;           /* column panels of a group */
+    int64_t tiles, panels;    /* of one work item: R-row tiles, column panels of all groups */
+    int64_t sets, items;      /* of one image: sets of tiles, work items */
+    int64_t stretch;          /* sums that are done for all tiles before the next ones */
     int64_t out_plane;
     const phase *ph;
     images im;
@@ -217,37 +224,80 @@ static void store_tile(const correlate_job *j, const A *c, int64_t image, int64_
     }
 }
 
+/* Tiles of pixels [first, last) against a panel. A stretch of the panel stays in the first cache while all
+ * tiles meet it; c has the tiles' sums so far. */
+static void correlate_panel(const correlate_job *j, int64_t image, int64_t gb, int64_t first,
+                            int64_t last, A *c) {
+    const phase *ph = j->ph;
+    int64_t g = gb / j->blocks, channel = gb % j->blocks * PW;
+    const A *x = j->im.data + image * j->im.image + g * j->from * j->im.plane;
+    const A *panel = ph->panels + gb * ph->sums * PW;
+    int64_t columns = j->to - channel < PW ? j->to - channel : PW, begin = 0;
+    product_fn *product = product_of(columns);
+    do {
+        int64_t left = ph->sums - begin, n = left < j->stretch ? left : j->stretch;
+        A *sums = c;
+        for (int64_t p = first; p < last; p += R, sums += R * PW) {
+            product(x, ph->row + p, ph->red + begin, n, panel + begin * PW, sums, begin > 0);
+            if (n == left)
+                store_tile(j, sums, image, g * j->to + channel, columns, ph->place + p,
+                           last - p < R ? last - p : R);
+        }
+        begin += n;
+    } while (begin < ph->sums);
+}
+
 static tn_status correlate_items(void *arg, int64_t begin, int64_t end) {
     const correlate_job *j = arg;
-    const phase *ph = j->ph;
-    A c[R * 2 * VECTOR_BYTES / sizeof(A)];
-    for (int64_t item = begin; item < end; item++) {
-        int64_t image = item / j->items, first = item % j->items * j->tiles * R;
-        int64_t last = first + j->tiles * R < ph->pixels ? first + j->tiles * R : ph->pixels;
-        for (int64_t gb = 0; gb < j->groups * j->blocks; gb++) {
-            int64_t g = gb / j->blocks, channel = gb % j->blocks * PW;
-            const A *x = j->im.data + image * j->im.image + g * j->from * j->im.plane;
-            const A *panel = ph->panels + gb * ph->sums * PW;
-            int64_t columns = j->to - channel < PW ? j->to - channel : PW;
-            product_fn *product = product_of(columns);
-            for (int64_t p = first; p < last; p += R) {
-                product(x, ph->row + p, ph->red, ph->sums, panel, c, 0);
-                store_tile(j, c, image, g * j->to + channel, columns, ph->place + p,
-                           last - p < R ? last - p : R);
-            }
+    int64_t pixels = j->ph->pixels, panels = j->groups * j->blocks;
+    uint64_t bytes;
+    void *c;
+    tn_status st = cpu_room(room_mul(j->tiles, R * PW), sizeof(A), &bytes, &c);
+    if (st) return st;
+    for (int64_t i = begin; i < end && !st; i++) {
+        int64_t image = i / j->items, set = i % j->items % j->sets;
+        int64_t first = set * j->tiles * R, last = first + j->tiles * R;
+        int64_t gb = i % j->items / j->sets * j->panels, most = gb + j->panels;
+        last = last < pixels ? last : pixels;
+        most = most < panels ? most : panels;
+        for (; gb < most && !st; gb++) {
+            correlate_panel(j, image, gb, first, last, c);
+            st = cpu_poll();
         }
     }
-    return TN_OK;
+    cpu_free(NULL, 0, c, bytes);
+    return st;
+}
+
+/* What a work item has: tiles enough to read a panel for, and no more panels and tiles than leave enough
+ * items for many threads, unless they become so small that handing them out takes as long. */
+static void correlate_cut(const phase *ph, int64_t n, correlate_job *j, double flops) {
+    enum { FAIR = 64, SET = 32 };
+    int64_t tiles = (ph->pixels + R - 1) / R, panels = j->groups * j->blocks;
+    int64_t wanted = (int64_t)(4e5 / (flops * (double)panels)) + 1,
+            one = (int64_t)(4e5 / flops) + 1;
+    int64_t set = wanted > SET ? wanted : SET;
+    j->tiles = set < tiles ? set : tiles;
+    j->panels = panels;
+    for (;;) {
+        j->sets = (tiles + j->tiles - 1) / j->tiles;
+        j->items = j->sets * ((panels + j->panels - 1) / j->panels);
+        if (room_mul(n, j->items) >= FAIR || j->tiles * j->panels <= one) break;
+        if (j->panels > 1)
+            j->panels = (j->panels + 1) / 2;
+        else
+            j->tiles = (j->tiles + 1) / 2;
+    }
+    j->stretch = (int64_t)(cpu_os_l1_bytes() / (PW * sizeof(A)));
 }
 
 static tn_status correlate(const phase *ph, int64_t n, correlate_job *j) {
-    double flops = 2.0 * (double)(ph->sums * j->groups * j->blocks * PW * R) + 1.0;
-    int64_t tiles = (ph->pixels + R - 1) / R, wanted = (int64_t)(4e5 / flops) + 1;
+    double flops = 2.0 * (double)(ph->sums * PW * R) + 1.0; /* of a tile and a panel */
     if (ph->pixels == 0) return TN_OK;
+    correlate_cut(ph, n, j, flops);
+    double item = flops * (double)(j->tiles * j->panels);
     j->ph = ph;
-    j->tiles = wanted < tiles ? wanted : tiles;
-    j->items = (tiles + j->tiles - 1) / j->tiles;
-    return cpu_parallel(n * j->items, wanted > tiles ? 1 + wanted / tiles : 1, correlate_items, j);
+    return cpu_parallel(room_mul(n, j->items), 1 + (int64_t)(4e5 / item), correlate_items, j);
 }
 
 /* Memory of a phase's lists, in the call's scratch. */
@@ -271,6 +321,31 @@ static void phase_close(phase *ph) {
     for (int64_t i = 0; i < R && ph->pixels > 0; i++) {
         ph->row[ph->pixels + i] = ph->row[ph->pixels - 1];
     }
+}
+
+typedef struct panel_job {
+    const T *w;
+    A *panels;
+    int64_t sums, blocks, to;
+} panel_job;
+
+/* Weights as panels: rows of sums, PW channels wide. */
+static tn_status forward_panels(void *arg, int64_t begin, int64_t end) {
+    const panel_job *j = arg;
+    for (int64_t gb = begin; gb < end; gb++) {
+        int64_t first = gb % j->blocks * PW, left = j->to - first, n = left < PW ? left : PW;
+        const T *w = j->w + (gb / j->blocks * j->to + first) * j->sums;
+        A *panel = j->panels + gb * j->sums * PW;
+        if (n < PW) memset(panel, 0, (size_t)(j->sums * PW) * sizeof(A));
+        if (sizeof(T) == sizeof(A)) {
+            cpu_gather_tile(panel, PW * (int64_t)sizeof(A), w, j->sums * (int64_t)sizeof(T),
+                            j->sums, n, sizeof(T));
+            continue;
+        }
+        for (int64_t s = 0; s < j->sums; s++)
+            for (int64_t c = 0; c < n; c++) panel[s * PW + c] = LOAD(w[c * j->sums + s]);
+    }
+    return TN_OK;
 }
 
 static tn_status forward(const tn_call *call, const void *args) {
@@ -311,23 +386,15 @@ static tn_status forward(const tn_call *call, const void *args) {
         ph.row[ph.pixels++] = place(&j.im, z * g.stride[0], y * g.stride[1], x * g.stride[2]);
     }
     phase_close(&ph);
-    A *panel = (A *)(uintptr_t)ph.panels;
-    const T *w = wp;
     ph.sums = g.ci * g.taps;
     for (int64_t s = 0; s < ph.sums; s++) {
         int64_t t = s % g.taps, x = t % g.k[2], y = t / g.k[2] % g.k[1], z = t / g.k[2] / g.k[1];
         ph.red[s] = s / g.taps * j.im.plane +
                     place(&j.im, z * g.dilation[0], y * g.dilation[1], x * g.dilation[2]);
     }
-    for (int64_t gb = 0; gb < g.groups * j.blocks; gb++) {
-        int64_t c0 = gb % j.blocks * PW, group = gb / j.blocks;
-        for (int64_t s = 0; s < ph.sums; s++, panel += PW) {
-            for (int64_t c = 0; c < PW; c++) {
-                int64_t o = group * g.co + c0 + c;
-                panel[c] = c0 + c < g.co ? LOAD(w[o * ph.sums + s]) : 0;
-            }
-        }
-    }
+    panel_job panels = {wp, (A *)(uintptr_t)ph.panels, ph.sums, j.blocks, g.co};
+    st = cpu_parallel(g.groups * j.blocks, 1 + 16384 / (1 + ph.sums * PW), forward_panels, &panels);
+    if (st) return st;
     return correlate(&ph, g.n, &j);
 }
 
