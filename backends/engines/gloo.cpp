@@ -208,12 +208,33 @@ Reduce reduction(int32_t dtype, uint32_t op) {
 
 // ---- Groups ----
 
+// Gloo asks a store for single keys without saying for how long, and takes 30 seconds then.
+class PatientStore : public gloo::rendezvous::Store {
+    gloo::rendezvous::FileStore files;
+    const Milliseconds timeout;
+
+  public:
+    PatientStore(const std::string &folder, Milliseconds timeout)
+        : files(folder), timeout(timeout) {}
+    void set(const std::string &key, const std::vector<char> &data) override {
+        return files.set(key, data);
+    }
+    std::vector<char> get(const std::string &key) override {
+        files.wait({key}, timeout);
+        return files.get(key);
+    }
+    void wait(const std::vector<std::string> &keys) override { files.wait(keys, timeout); }
+    void wait(const std::vector<std::string> &keys, const Milliseconds &) override {
+        files.wait(keys, timeout);
+    }
+};
+
 Group *join(std::shared_ptr<Meeting> meeting, const std::string &name, int rank, int size,
             int64_t timeout_ms) {
     auto group = std::make_unique<Group>();
     group->context = std::make_shared<gloo::rendezvous::Context>(rank, size);
     group->context->setTimeout(Milliseconds(timeout_ms));
-    gloo::rendezvous::FileStore files(meeting->folder);
+    PatientStore files(meeting->folder, Milliseconds(timeout_ms));
     gloo::rendezvous::PrefixStore store(name, files);
     group->context->connectFullMesh(store, meeting->device);
     group->meeting = std::move(meeting);

@@ -4,6 +4,7 @@ ENGINE FAULT."""
 import os
 import signal
 import sys
+import time
 from datetime import timedelta
 
 import torch
@@ -11,6 +12,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard
+from torch.nn.parallel import DistributedDataParallel
 
 fault = sys.argv[2]
 dist.init_process_group(sys.argv[1], timeout=timedelta(seconds=60))
@@ -147,6 +149,102 @@ def sizes() -> None:
     assert value.item() == SIZE
 
 
+def alone() -> None:
+    """A group that one rank makes alone: an error when its time is over, not 30 seconds later."""
+    start = time.monotonic()
+    if RANK == 0:
+        text = said(lambda: dist.new_group([0, 1], timeout=timedelta(seconds=2)))
+        needs(text, "all ranks still run")
+        assert 1.5 < time.monotonic() - start < 20, time.monotonic() - start
+    else:
+        time.sleep(8)
+
+
+def late() -> None:
+    """What a timeout allows is waited for: the second rank comes after 33 seconds."""
+    if RANK:
+        time.sleep(33)
+    pair = dist.new_group([0, 1], timeout=timedelta(seconds=300))
+    value = torch.ones(1)
+    dist.all_reduce(value, group=pair)
+    assert value.item() == 2
+
+
+def arguments() -> None:
+    """What is no timeout, tag, rank or list of tensors says so before anything is exchanged."""
+    one = torch.zeros(2)
+    wrong = (
+        lambda: dist.monitored_barrier(timeout="1"), lambda: dist.monitored_barrier(timeout=3),
+        lambda: dist.new_group([0], timeout=3), lambda: dist.new_group(3),
+        lambda: dist.new_subgroups("2"), lambda: dist.get_global_rank(dist.group.WORLD, "0"),
+        lambda: dist.get_group_rank(dist.group.WORLD, [0]), lambda: dist.new_group([0.5]),
+        lambda: dist.send(one, 1 - RANK, tag="1"), lambda: dist.send(one, "0"),
+        lambda: dist.broadcast(one, 1.5), lambda: dist.all_gather(one, one),
+        lambda: dist.all_gather([None] * SIZE, one), lambda: dist.reduce_scatter(one, None),
+        lambda: dist.all_to_all("text", [one] * SIZE), lambda: dist.gather(one, 7, RANK),
+        lambda: dist.scatter(one, "ab", RANK), lambda: dist.all_reduce_coalesced(one),
+        lambda: dist.all_gather_coalesced(3, [one]), lambda: dist.broadcast_object_list(None, 0),
+        lambda: dist.all_gather_object(None, 1), lambda: dist.send_object_list(3, 1 - RANK),
+        lambda: dist.all_to_all_single(one, one, "ab", None),
+        lambda: dist.P2POp(dist.isend, [1.0], 1 - RANK),
+    )  # fmt: skip
+    for number, call in enumerate(wrong):
+        try:
+            call()
+        except TypeError as err:
+            assert "expected" in str(err).lower(), (number, err)
+        else:
+            raise AssertionError(number)
+    for call in (lambda: dist.batch_isend_irecv([1]), lambda: dist.P2POp(dist.isend, one, 99)):
+        try:
+            call()
+        except ValueError:
+            continue
+        raise AssertionError(call)
+    said(lambda: dist.reduce_scatter(one, [torch.zeros(3)] * SIZE))
+    mixed = [torch.zeros(2)] * (SIZE - 1) + [torch.zeros(3).int()]
+    said(lambda: dist.reduce_scatter(one, mixed))
+    work = dist.all_reduce(one, async_op=True)
+    assert work.wait(timedelta(days=10**8))  # more nanoseconds than there are
+    dist.barrier()
+
+
+def destroyed() -> None:
+    """A group that was left is refused by what it is asked for; it is no group of one."""
+    pair = dist.new_group(list(range(SIZE)))
+    whole, one, places = dist.group.WORLD, torch.ones(2), [torch.zeros(2)] * SIZE
+    dist.all_reduce(one, group=pair)
+    dist.barrier()
+    dist.destroy_process_group(pair)
+    calls = (
+        lambda g: dist.all_reduce(one, group=g), lambda g: dist.all_gather(places, one, group=g),
+        lambda g: dist.broadcast(one, 0, group=g), lambda g: dist.barrier(g),
+        lambda g: dist.all_gather_object([None] * SIZE, 1, group=g), dist.get_rank,
+        lambda g: dist.send(one, 1 - RANK, group=g), dist.get_world_size,
+        dist.destroy_process_group, dist.get_process_group_ranks, lambda g: g.allreduce(one),
+        lambda g: DistributedDataParallel(torch.nn.Linear(1, 1), process_group=g),
+    )  # fmt: skip
+    for groups in (pair, whole):
+        if groups is whole:
+            dist.destroy_process_group()
+        for number, call in enumerate(calls):
+            try:
+                call(groups)
+            except ValueError as err:
+                said_so = ("has been destroyed", "has not been initialized")
+                assert any(text in str(err) for text in said_so), (number, err)
+            else:
+                raise AssertionError(number)
+    assert one.tolist() == [SIZE] * 2
+    try:
+        dist.all_reduce(one)
+    except ValueError as err:
+        assert "has not been initialized" in str(err), err
+    dist.init_process_group(sys.argv[1])
+    dist.all_reduce(one)
+    assert one.tolist() == [SIZE * SIZE] * 2
+
+
 def order() -> None:
     """Messages that wait under one tag come in the order in which they were sent."""
     if RANK == 0:
@@ -161,7 +259,7 @@ def order() -> None:
 
 globals()[fault]()
 print("ok", flush=True)
-if fault in ("differ", "order", "pipe", "refuse", "sizes"):
+if fault in ("arguments", "destroyed", "differ", "late", "order", "pipe", "refuse", "sizes"):
     dist.destroy_process_group()
 else:
     os._exit(0)  # the group is lost

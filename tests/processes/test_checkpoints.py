@@ -4,6 +4,8 @@ missing parts are named."""
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -118,3 +120,28 @@ def test_damage_is_named(tmp_path: Path) -> None:
             dcp.load({"a": {"w": tn.zeros(2, 3)}}, checkpoint_id=tmp_path)
     with pytest.raises(FileFormatError):
         dcp.FileSystemReader(tmp_path).read_metadata()
+
+
+PLANNED = """
+import sys
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+folder = sys.argv[1]
+dcp.save({"x": torch.arange(3)}, checkpoint_id=folder + "/c", planner=DefaultSavePlanner())
+state = {"x": torch.zeros(3, dtype=torch.int64)}
+dcp.load(state, checkpoint_id=folder + "/c", planner=DefaultLoadPlanner())
+dcp_to_torch_save(folder + "/c", folder + "/one.pt")
+print(state["x"].tolist(), torch.load(folder + "/one.pt")["x"].tolist())
+"""
+
+
+def test_planners_by_the_names_of_a_program(tmp_path: Path) -> None:
+    """Under `tenon run` classes say that they are torch's."""
+    program = tmp_path / "planned.py"
+    program.write_text(PLANNED, encoding="utf-8")
+    command = [sys.executable, "-m", "tenon", "run", str(program), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.stdout == "[0, 1, 2] [0, 1, 2]\n", done.stderr

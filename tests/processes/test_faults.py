@@ -17,8 +17,15 @@ def test_ranks_that_differ() -> None:
 
 
 @pytest.mark.slow
-def test_arguments_that_do_not_fit() -> None:
-    assert run("gloo", 2, "faults.py", "refuse").count("ok") == 2
+@pytest.mark.parametrize("what", ["refuse", "arguments", "destroyed"])
+def test_arguments_that_do_not_fit(what: str) -> None:
+    assert run("gloo", 2, "faults.py", what).count("ok") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["alone", "late"])
+def test_groups_that_wait_for_a_rank(what: str) -> None:
+    assert run("gloo", 2, "faults.py", what).count("ok") == 2
 
 
 @pytest.mark.slow

@@ -194,3 +194,17 @@ def test_a_copy_of_the_process_leaves_the_store_alone(tmp_path: Path) -> None:
     os.waitpid(pid, 0)
     store.set("k", "v")
     assert (tmp_path / "log").exists()
+
+
+def test_what_is_no_timeout(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "log", 1)
+    for wrong in (3, "1", 0.5):
+        for call in (
+            lambda w=wrong: store.wait(["k"], w),
+            lambda w=wrong: store.set_timeout(w),
+            lambda w=wrong: TCPStore("localhost", 0, 1, True, w),
+        ):
+            with pytest.raises(TypeError, match="of type datetime.timedelta"):
+                call()
+    with pytest.raises(TypeError, match="expected a list of keys"):
+        store.wait("key", SHORT)

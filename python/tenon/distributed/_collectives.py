@@ -15,7 +15,13 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon.distributed import _engine
-from tenon.distributed._groups import GroupMember, ProcessGroup, _group, get_group_rank
+from tenon.distributed._groups import (
+    GroupMember,
+    ProcessGroup,
+    _group,
+    _seconds,
+    get_group_rank,
+)
 
 __all__ = [
     "P2POp", "ReduceOp", "Work", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
@@ -65,7 +71,7 @@ class Work:
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Waits until it is done; its results are there then. Raises what went wrong."""
-        seconds = None if timeout is None else timeout.total_seconds()
+        seconds = None if timeout is None else _seconds(timeout)
         for operation in self._operations:
             operation.wait(seconds)
         return True
@@ -126,6 +132,16 @@ def _checked(name: str, tensor: Any, argument: str = "tensor") -> Tensor:
     return tensor.detach()
 
 
+def _all(name: str, tensors: Any, argument: str) -> list[Tensor]:
+    """The tensors of a list."""
+    if not isinstance(tensors, (list, tuple)) or not all(isinstance(t, Tensor) for t in tensors):
+        raise TypeError(
+            f"{name}(): Invalid function argument. Expected parameter `{argument}` to be of type "
+            f"List[torch.Tensor], got {type(tensors).__name__}"
+        )
+    return [t.detach() for t in tensors]
+
+
 def _packed(tensor: Tensor) -> Tensor:
     """The tensor itself where it is packed memory of the CPU, else a copy that is."""
     return tensor.cpu().contiguous()
@@ -164,6 +180,10 @@ def _peer(group: ProcessGroup, rank: Any, group_rank: Any, name: str) -> int:
         raise ValueError(f"{name}(): expected a rank")
     if rank is not None and group_rank is not None:
         raise ValueError(f"{name}(): the rank is given twice")
+    if not hasattr(group_rank if rank is None else rank, "__index__"):
+        raise TypeError(
+            f"{name}(): expected a rank of type int, got {group_rank if rank is None else rank!r}"
+        )
     if group_rank is not None:
         if not 0 <= group_rank < group.size():
             raise ValueError(f"{name}(): rank {group_rank} of a group of {group.size()}")
@@ -181,8 +201,10 @@ def _outside(group: Any) -> bool:
 
 def _operation(op: Any, tensor: Tensor, name: str) -> ReduceOp:
     found = op if isinstance(op, ReduceOp) else ReduceOp.__members__.get(str(op).upper())
-    if found is None or found is ReduceOp.PREMUL_SUM:
-        raise ValueError(f"{name}(): expected an operation such as ReduceOp.SUM, got {op!r}")
+    if found is None:
+        raise TypeError(f"{name}(): expected an operation such as ReduceOp.SUM, got {op!r}")
+    if found is ReduceOp.PREMUL_SUM:
+        raise ValueError(f"{name}(): {found} is not served")
     bits = found in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
     if bits and tensor.dtype.is_floating_point:
         raise RuntimeError(f"{name}(): cannot use {found} with a tensor of {tensor.dtype}")
@@ -243,7 +265,8 @@ def all_reduce_coalesced(
     """all_reduce of each of the tensors."""
     if _outside(group):
         return None
-    works = [all_reduce(t, op, group, async_op=True) for t in tensors]
+    given = _all("all_reduce_coalesced", tensors, "tensors")
+    works = [all_reduce(t, op, group, async_op=True) for t in given]
     return _finish(Work([o for w in works if w for o in w._operations], list(tensors)), async_op)
 
 
@@ -312,16 +335,21 @@ def reduce_scatter(
     """The reduction of the i-th tensor of each process's list, for process i."""
     if _outside(group):
         return None
-    if len(input_list) != _group(group).size():
+    target = _checked("reduce_scatter", output, "output")
+    parts, members = _all("reduce_scatter", input_list, "input_list"), _group(group)
+    if len(parts) != members.size():
         raise RuntimeError("reduce_scatter(): expected one tensor for each process")
-    sizes = [t.numel() for t in input_list]
-    if len(set(sizes)) == 1:
-        flat = tenon.cat([_checked("reduce_scatter", t).reshape(-1) for t in input_list])
+    mine = members.rank()
+    _same_sizes("reduce_scatter", [parts[mine]], target, mine)
+    if any(t.dtype != target.dtype for t in parts):
+        raise RuntimeError(f"reduce_scatter(): expected tensors of {target.dtype} in the list")
+    if len({t.numel() for t in parts}) == 1:
+        flat = tenon.cat([t.reshape(-1) for t in parts])
         return reduce_scatter_tensor(output, flat, op, group, async_op)
-    mine = _group(group).rank()
+    _operation(op, target, "reduce_scatter")
+    _copy(target, parts[mine].view(target.shape))
     works = [
-        reduce(t if i != mine else output.copy_(t), None, op, group, True, i)
-        for i, t in enumerate(input_list)
+        reduce(t if i != mine else target, None, op, group, True, i) for i, t in enumerate(parts)
     ]
     return _finish(Work([o for w in works if w for o in w._operations], output), async_op)
 
@@ -395,7 +423,7 @@ def all_gather(
     if _outside(group):
         return None
     given, members = _checked("all_gather", tensor), _group(group)
-    targets = [_checked("all_gather", t, "tensor_list") for t in tensor_list]
+    targets = _all("all_gather", tensor_list, "tensor_list")
     if len(targets) != members.size():
         raise RuntimeError("all_gather(): tensor list must have one tensor for each process")
     mine = targets[members.rank()]
@@ -434,8 +462,14 @@ def all_gather_coalesced(
     """all_gather of each of the tensors: output_tensor_lists[k] is what rank k gave."""
     if _outside(group):
         return None
-    lists = [[outputs[i] for outputs in output_tensor_lists] for i in range(len(input_tensor_list))]
-    works = [all_gather(o, t, group, True) for o, t in zip(lists, input_tensor_list, strict=True)]
+    given = _all("all_gather_coalesced", input_tensor_list, "input_tensor_list")
+    if not isinstance(output_tensor_lists, (list, tuple)):
+        raise TypeError("all_gather_coalesced(): expected a list of lists of tensors")
+    for outputs in output_tensor_lists:
+        if len(_all("all_gather_coalesced", outputs, "output_tensor_lists")) != len(given):
+            raise ValueError("all_gather_coalesced(): the lists are of different lengths")
+    lists = [[outputs[i] for outputs in output_tensor_lists] for i in range(len(given))]
+    works = [all_gather(o, t, group, True) for o, t in zip(lists, given, strict=True)]
     done = Work([o for w in works if w for o in w._operations], list(output_tensor_lists))
     return _finish(done, async_op)
 
@@ -485,6 +519,10 @@ def _part_bytes(tensor: Tensor, split: Sequence[int] | None, parts: int) -> list
         if rows % parts:
             raise RuntimeError(f"all_to_all_single(): {rows} rows are not {parts} equal parts")
         split = [rows // parts] * parts
+    if not isinstance(split, (list, tuple)) or not all(hasattr(n, "__index__") for n in split):
+        raise TypeError(
+            f"all_to_all_single(): expected split sizes as a list of int, got {split!r}"
+        )
     if len(split) != parts or sum(split) != rows or min(split) < 0:
         raise RuntimeError(
             f"all_to_all_single(): split sizes {list(split)} are not {parts} parts of {rows} rows"
@@ -503,8 +541,8 @@ def all_to_all(
     if _outside(group):
         return None
     members = _group(group)
-    outputs = [_checked("all_to_all", t, "output_tensor_list") for t in output_tensor_list]
-    inputs = [_checked("all_to_all", t, "input_tensor_list") for t in input_tensor_list]
+    outputs = _all("all_to_all", output_tensor_list, "output_tensor_list")
+    inputs = _all("all_to_all", input_tensor_list, "input_tensor_list")
     if len(outputs) != members.size() or len(inputs) != members.size():
         raise RuntimeError("all_to_all(): expected one tensor for each process in both lists")
     if members._world is None:
@@ -542,11 +580,11 @@ def gather(
     mine = peer == members.rank()
     if mine and not gather_list:
         raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-    if mine and len(gather_list) != members.size():
-        raise RuntimeError("gather(): expected one tensor for each process in the list")
     if not mine and gather_list:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
-    targets = [_checked("gather", t, "gather_list") for t in gather_list or ()]
+    targets = _all("gather", gather_list or (), "gather_list")
+    if mine and len(targets) != members.size():
+        raise RuntimeError("gather(): expected one tensor for each process in the list")
     _same_sizes("gather", targets, given)
     if members._world is None:
         _copy(targets[0], given)
@@ -577,11 +615,11 @@ def scatter(
     mine = peer == members.rank()
     if mine and not scatter_list:
         raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
-    if mine and len(scatter_list) != members.size():
-        raise RuntimeError("scatter(): expected one tensor for each process in the list")
     if not mine and scatter_list:
         raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
-    inputs = [_checked("scatter", t, "scatter_list") for t in scatter_list or ()]
+    inputs = _all("scatter", scatter_list or (), "scatter_list")
+    if mine and len(inputs) != members.size():
+        raise RuntimeError("scatter(): expected one tensor for each process in the list")
     _same_sizes("scatter", inputs, target)
     if members._world is None:
         _copy(target, inputs[0])
@@ -620,6 +658,8 @@ def _message(
         peer = _peer(members, rank, group_rank, name)
     if peer == members.rank() or members.size() == 1:
         raise ValueError(f"{name}(): a process does not exchange messages with itself")
+    if not hasattr(tag, "__index__"):
+        raise TypeError(f"{name}(): expected a tag of type int, got {type(tag).__name__}")
     if not 0 <= tag <= 32767:
         raise ValueError(f"{name}(): expected a tag from 0 to 32767, got {tag}")
     staged = _packed(given)
@@ -684,12 +724,17 @@ class P2POp:
     ) -> None:  # fmt: skip
         if op not in (isend, irecv):
             raise ValueError("Invalid ``op``. Expected ``op`` to be isend or irecv")
+        _checked("P2POp", tensor)
+        if not _outside(group) and not (op is irecv and peer is None and group_peer is None):
+            _peer(_group(group), peer, group_peer, "P2POp")
         self.op, self.tensor, self.peer = op, tensor, peer
         self.group, self.tag, self.group_peer = group, tag, group_peer
 
 
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     """Starts all of the messages."""
+    if not isinstance(p2p_op_list, list) or not all(isinstance(p, P2POp) for p in p2p_op_list):
+        raise ValueError("Invalid ``p2p_op_list``. Each op is expected to be a P2POp")
     works = [(p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer)) for p in p2p_op_list]
     return [w for w in works if w is not None]
 
@@ -703,7 +748,7 @@ def monitored_barrier(
     members = _group(group)
     if members._world is None:
         return
-    seconds = members._seconds if timeout is None else timeout.total_seconds()
+    seconds = members._seconds if timeout is None else _seconds(timeout)
     token = tenon.zeros(1)
     if members.rank() != 0:
         _message(_engine.SEND, token, None, group, 32767, 0, True).wait()

@@ -201,7 +201,10 @@ class World:
         status = library().lib.tn_world_part(
             self._handle, numbers, len(ranks), int(seconds * 1000), c.byref(handle)
         )
-        library().check(status)
+        try:
+            library().check(status)
+        except OSError as err:
+            raise _told_who_is_gone(err) from None
         return World(handle) if handle else None
 
     def start(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from tenon.distributed import _engine, _place
 from tenon.distributed._store import FileStore, HashStore, meeting_url
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
+LONGEST_TIMEOUT = timedelta(days=3650)
 
 
 class Backend(str):
@@ -49,6 +51,7 @@ class ProcessGroup:
     ) -> None:
         self._world, self._ranks, self._backend = world, ranks, backend
         self._seconds, self.group_name = seconds, name
+        self._destroyed = False
         self.group_desc = name
 
     def rank(self) -> int:
@@ -196,9 +199,14 @@ def _library(name: str) -> Any:
 
 
 def _seconds(timeout: Any) -> float:
+    """A timeout in seconds; engines count nanoseconds, of which there are no more than years."""
     if timeout is None:
         return DEFAULT_TIMEOUT.total_seconds()
-    return timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    if not isinstance(timeout, timedelta):
+        raise TypeError(
+            f"Expected timeout argument to be of type datetime.timedelta, got {timeout!r}"
+        )
+    return max(min(timeout.total_seconds(), LONGEST_TIMEOUT.total_seconds()), 0.0)
 
 
 def _where(init_method: str | None, rank: int, size: int, store: Any) -> tuple[int, int, str]:
@@ -332,6 +340,7 @@ def destroy_process_group(group: Any = None) -> None:
         if g._world is not None:
             g._world.close()
             g._world = None
+        g._destroyed = True
         _state.groups.remove(g)
     if not _state.groups:
         _leave_meeting()
@@ -350,6 +359,10 @@ def _group(group: Any) -> ProcessGroup:
         raise ValueError("this process is not a member of the group")
     if not isinstance(group, ProcessGroup):
         raise TypeError(f"expected a process group, got {type(group).__name__}")
+    if group._destroyed:
+        raise ValueError(
+            f"Invalid process group specified or has been destroyed: {group.group_name!r}"
+        )
     return group
 
 
@@ -370,7 +383,8 @@ def new_group(
     Returns GroupMember.NON_GROUP_MEMBER to those that are not in it.
     """
     default = _group(None)
-    chosen = list(range(default.size())) if ranks is None else sorted(ranks)
+    given = range(default.size()) if ranks is None else _whole_numbers("new_group", ranks)
+    chosen = sorted(given)
     if len(set(chosen)) != len(chosen) or any(not 0 <= r < default.size() for r in chosen):
         raise ValueError(
             f"new_group: {ranks} are not different ranks of the {default.size()} processes"
@@ -391,7 +405,8 @@ def new_subgroups(group_size: int | None = None, group: Any = None, **options: A
     """(the group of this process, all groups): the ranks in runs of group_size."""
     size = _group(group).size()
     part = group_size or size
-    if size % part:
+    _whole_numbers("new_subgroups", [part])
+    if part < 0 or size % part:
         raise ValueError(f"The world size {size} must be divisible by 'group_size={part}'")
     return new_subgroups_by_enumeration(
         [list(range(i, i + part)) for i in range(0, size, part)], **options
@@ -404,6 +419,15 @@ def new_subgroups_by_enumeration(ranks_per_subgroup_list: Any, **options: Any) -
     made = [new_group(list(ranks), **options) for ranks in ranks_per_subgroup_list]
     mine = [g for g in made if g != GroupMember.NON_GROUP_MEMBER]
     return (mine[0] if mine else None), made
+
+
+def _whole_numbers(name: str, numbers: Any) -> list[int]:
+    """The numbers; anything else is refused."""
+    listed = isinstance(numbers, Iterable) and not isinstance(numbers, (str, bytes))
+    found = list(numbers) if listed else [None]
+    if not all(hasattr(n, "__index__") for n in found):
+        raise TypeError(f"{name}: expected whole numbers, got {numbers!r}")
+    return found
 
 
 def get_rank(group: Any = None) -> int:
@@ -435,6 +459,7 @@ def get_process_group_ranks(group: Any) -> list[int]:
 def get_global_rank(group: Any, group_rank: int) -> int:
     """The rank of the default group that has a rank in the group."""
     ranks = _group(group)._ranks
+    _whole_numbers("get_global_rank", [group_rank])
     if not 0 <= group_rank < len(ranks):
         raise ValueError(f"Group rank {group_rank} is not part of group {group}")
     return ranks[group_rank]
@@ -443,6 +468,7 @@ def get_global_rank(group: Any, group_rank: int) -> int:
 def get_group_rank(group: Any, global_rank: int) -> int:
     """The rank in the group of a rank of the default group."""
     ranks = _group(group)._ranks
+    _whole_numbers("get_group_rank", [global_rank])
     if global_rank not in ranks:
         raise ValueError(f"Global rank {global_rank} is not part of group {group}")
     return ranks.index(global_rank)

@@ -34,6 +34,13 @@ def _object(data: Tensor) -> Any:
     return pickle.loads(bytes(data.numpy()))
 
 
+def _list(name: str, argument: str, value: Any) -> list[Any]:
+    """The list that is filled or sent."""
+    if not isinstance(value, list):
+        raise TypeError(f"{name}(): expected `{argument}` to be a list, got {type(value).__name__}")
+    return value
+
+
 def _padded(data: Tensor, size: int) -> Tensor:
     return tenon.nn.functional.pad(data, (0, size - data.numel()))
 
@@ -53,6 +60,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     """The objects of all processes, in all processes."""
     if _outside(group):
         return
+    _list("all_gather_object", "object_list", object_list)
     data = _bytes(obj)
     parts = _room(_sizes(data.numel(), group))
     all_gather(parts, data, group)
@@ -74,6 +82,8 @@ def gather_object(
     mine = members.rank() == peer
     if mine and object_gather_list is None:
         raise ValueError("Argument ``object_gather_list`` must be specified on destination rank.")
+    if mine:
+        _list("gather_object", "object_gather_list", object_gather_list)
     data = _bytes(obj)
     sizes = _sizes(data.numel(), group)
     most = max(sizes)
@@ -102,6 +112,7 @@ def broadcast_object_list(
     members = _group(group)
     peer = _peer(members, 0 if src is None and group_src is None else src, group_src, "broadcast")
     mine = members.rank() == peer
+    _list("broadcast_object_list", "object_list", object_list)
     parts = [_bytes(o) for o in object_list] if mine else []
     sizes = _broadcast_sizes([p.numel() for p in parts] or [0] * len(object_list), peer, group)
     data = tenon.cat(parts) if mine and parts else tenon.empty(sum(sizes), dtype=tenon.uint8)
@@ -144,7 +155,8 @@ def send_object_list(
     """Sends objects to process dst."""
     if _outside(group):
         return
-    parts = [_bytes(o) for o in object_list]
+    given = list(object_list) if isinstance(object_list, tuple) else object_list
+    parts = [_bytes(o) for o in _list("send_object_list", "object_list", given)]
     send(tenon.tensor([p.numel() for p in parts], dtype=tenon.int64), dst, group, 0, group_dst)
     send(tenon.cat(parts), dst, group, 0, group_dst)
 
@@ -157,6 +169,7 @@ def recv_object_list(
     returns whose they are."""
     if _outside(group):
         return -1
+    _list("recv_object_list", "object_list", object_list)
     sizes = tenon.zeros(len(object_list), dtype=tenon.int64)
     rank = recv(sizes, src, group, 0, group_src)
     data = tenon.empty(int(sizes.sum()), dtype=tenon.uint8)

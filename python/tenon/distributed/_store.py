@@ -46,6 +46,15 @@ def _bytes(function: str, value: Any) -> bytes:
     )
 
 
+def _span(timeout: Any) -> timedelta:
+    """A timeout; anything else is an error before something is waited for."""
+    if not isinstance(timeout, timedelta):
+        raise TypeError(
+            f"Expected timeout argument to be of type datetime.timedelta, got {timeout!r}"
+        )
+    return timeout
+
+
 class Store:
     """Keys and values that processes share.
 
@@ -67,7 +76,7 @@ class Store:
 
     def _wait(self, ready: Callable[[dict[str, bytes]], Any], timeout: Any, what: str) -> Any:
         """What `ready` makes of the store, as soon as it is not None."""
-        span = self._timeout if timeout is None else timeout
+        span = self._timeout if timeout is None else _span(timeout)
         deadline, pause = time.monotonic() + span.total_seconds(), 0.0005
         while True:
             with self._change() as values:
@@ -148,6 +157,8 @@ class Store:
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Waits until all of the keys have a value."""
+        if isinstance(keys, (str, bytes)):
+            raise TypeError(f"wait(): expected a list of keys, got {keys!r}")
         wanted = [_text("wait", k) for k in keys]
 
         def ready(values: dict[str, bytes]) -> bool | None:
@@ -213,7 +224,7 @@ class Store:
 
     def set_timeout(self, timeout: timedelta) -> None:
         """How long keys are waited for from here on."""
-        self._timeout = timeout
+        self._timeout = _span(timeout)
 
     def has_extended_api(self) -> bool:
         """Whether append, multi_set and multi_get are there."""
@@ -346,6 +357,7 @@ class TCPStore(_Log):
         use_libuv: bool = True,
     ) -> None:
         del master_listen_fd, use_libuv
+        _span(timeout)
         if not 0 <= port < 1 << 16:
             raise ValueError(f"TCPStore(): port {port} is none")
         folder = _place.own_folder(host_name)

@@ -12,6 +12,7 @@ from tenon.distributed._groups import (
     GroupMember,
     ProcessGroup,
     _group,
+    _seconds,
     default_store,
     is_xccl_available,  # noqa: F401 - packages look for it here
 )
@@ -42,9 +43,9 @@ def _get_pg_default_device(group: Any = None) -> Any:
 
 def _set_pg_timeout(timeout: timedelta, group: ProcessGroup | None = None) -> None:
     """How long the group's next operations may wait for its ranks."""
-    if not isinstance(timeout, timedelta):
-        raise TypeError(f"_set_pg_timeout: expected a timedelta, got {type(timeout).__name__}")
-    _group(group)._seconds = timeout.total_seconds()
+    if timeout is None:
+        raise TypeError("_set_pg_timeout: expected a timedelta, got None")
+    _group(group)._seconds = _seconds(timeout)
 
 
 def _get_process_group_name(group: ProcessGroup) -> str:

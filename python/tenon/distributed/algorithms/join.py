@@ -102,7 +102,8 @@ class Join:
         while _count(self._group, 0) > 0:
             if self._throws:
                 _count(self._group, 1)  # the others hear of it
-                raise _exhausted()
+                rank = distributed.get_rank(self._group)
+                raise RuntimeError(f"Rank {rank} exhausted all inputs.")
             is_last = False
             for hook in self._hooks:
                 hook.main_hook()
@@ -122,14 +123,10 @@ class Join:
             work.wait()
             if work.result()[0].item() < distributed.get_world_size(group):
                 _count(group, 0)
-                raise _exhausted()
+                raise RuntimeError(
+                    "Detected at least one rank that exhausted inputs. Throwing across all ranks."
+                )
         return work
-
-
-def _exhausted() -> RuntimeError:
-    return RuntimeError(
-        "Detected at least one rank that exhausted inputs. Throwing across all ranks."
-    )
 
 
 def _count(group: Any, mine: int) -> int:

@@ -82,6 +82,8 @@ class DistributedDataParallel(Module, Joinable):
                 "DistributedDataParallel is not needed when a module "
                 "doesn't have any parameter that requires a gradient."
             )
+        if device_ids is not None and len(device_ids) > 1:
+            raise ValueError("device_ids can only be None or contain a single element.")
         self.module = module
         self.device_ids = device_ids
         self.output_device = output_device
