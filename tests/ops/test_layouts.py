@@ -138,3 +138,39 @@ def test_gradients_of_softmax_are_packed() -> None:
 )
 def test_products_of_einsum_lie_as_they_are_wanted(equation, shapes, strides) -> None:
     assert tn.einsum(equation, *map(tn.randn, shapes)).stride() == strides
+
+
+PLACES: dict[str, Any] = {
+    "columns apart": lambda m, n: ((2, m, 2 * n), lambda t: t[:, :, ::2]),
+    "rows apart": lambda m, n: ((2, 2 * m, n), lambda t: t[:, ::2]),
+    "wide rows": lambda m, n: ((2, m, n + 3), lambda t: t[:, :, 1 : n + 1]),
+    "turned": lambda m, n: ((2, n, m), lambda t: t.transpose(1, 2)),
+    "turned, apart": lambda m, n: ((2, n, 2 * m), lambda t: t[:, :, ::2].transpose(1, 2)),
+    "entries inside": lambda m, n: ((m, n, 2), lambda t: t.permute(2, 0, 1)),
+    "packed": lambda m, n: ((2, m, n), lambda t: t),
+}
+
+
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64, tn.bfloat16, tn.int32, tn.complex64])
+@pytest.mark.parametrize("how", PLACES)
+def test_products_go_where_they_are_sent(how: str, dtype: Any) -> None:
+    """Results, and what they are added to, lie in memory as they like; one row or column, too."""
+    for rows, inner, cols in ((3, 4, 5), (1, 4, 5), (3, 4, 1), (1, 3, 1), (3, 0, 2), (2, 1, 3)):
+        a = (tn.arange(2 * rows * inner) % 5 - 2).reshape(2, rows, inner).to(dtype)
+        b = (tn.arange(2 * inner * cols) % 7 - 3).reshape(2, inner, cols).to(dtype)
+        wide = tn.complex128 if dtype is tn.complex64 else tn.float64
+        want = tn.from_numpy(a.to(wide).numpy() @ b.to(wide).numpy()).to(dtype)
+        for x, y in ((a, b), (a.mT.contiguous().mT, b.mT.contiguous().mT)):
+            shape, part = PLACES[how](rows, cols)
+            whole = tn.full(shape, 9, dtype=dtype)
+            out = part(whole)
+            tn.bmm(x, y, out=out)
+            assert tn.equal(out, want), (rows, inner, cols)
+            out.fill_(2).baddbmm_(x, y, beta=3, alpha=2)
+            assert tn.equal(out, 2 * want + 6), (rows, inner, cols)
+            tn.mm(x[1], y[1], out=out[1])
+            assert tn.equal(out[1], want[1]), (rows, inner, cols)
+            out[1].fill_(2).addmm_(x[1], y[1], beta=3)
+            assert tn.equal(out[1], want[1] + 6), (rows, inner, cols)
+            out.fill_(9)
+            assert (whole == 9).all(), "what lies between was written"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 import pytest
 import tenon as tn
+from tenon._plugin.schema import parse
 
 
 @pytest.fixture
@@ -149,6 +151,24 @@ def test_schema() -> None:
                 "pytest_library::bad", lambda x: x, mutates_args=["y"] if "a!" in schema else (),
                 schema=schema,
             )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("int[] y=[1, -2]", [1, -2]), ("int[] y=[]", []), ("float y=1e-3", 1e-3),
+        ("float y=-.5", -0.5), ("float y=inf", float("inf")), ("int y=-7", -7),
+        ("str y='a, b'", "a, b"), ('str y=""', ""), ("bool y=True", True), ("int? y=None", None),
+        ("float[] y=[0.5, 2]", [0.5, 2]),
+    ],
+)  # fmt: skip
+def test_defaults_of_a_schema(text: str, value: Any) -> None:
+    signature, written = parse("n::f", f"(Tensor x, {text}) -> Tensor")
+    default = signature.parameters["y"].default
+    assert default == value and type(default) is type(value) and not written
+    after, written = parse("n::f", f"(Tensor(a!) x, *, {text}, int z=1) -> Tensor")
+    assert after.parameters["y"].default == value and after.parameters["z"].default == 1
+    assert after.parameters["y"].kind is inspect.Parameter.KEYWORD_ONLY and written == {"x"}
 
 
 def test_schema_of_a_function() -> None:
