@@ -158,8 +158,8 @@ def test_schema() -> None:
     [
         ("int[] y=[1, -2]", [1, -2]), ("int[] y=[]", []), ("float y=1e-3", 1e-3),
         ("float y=-.5", -0.5), ("float y=inf", float("inf")), ("int y=-7", -7),
-        ("str y='a, b'", "a, b"), ('str y=""', ""), ("bool y=True", True), ("int? y=None", None),
-        ("float[] y=[0.5, 2]", [0.5, 2]),
+        ("str y='a, (\"b'", 'a, ("b'), ('str y=""', ""), ("bool y=True", True),
+        ("int? y=None", None), ("float[] y=[0.5, 2]", [0.5, 2]),
     ],
 )  # fmt: skip
 def test_defaults_of_a_schema(text: str, value: Any) -> None:

@@ -26,9 +26,12 @@ _TEXTS = {
 
 
 def _split(text: str) -> list[str]:
-    """Parts between commas that stand outside of brackets."""
-    parts, depth, start = [], 0, 0
+    """Parts between commas that stand outside of brackets and quotes."""
+    parts, depth, start, quote = [], 0, 0, ""
     for i, ch in enumerate(text):
+        if quote or ch in "\"'":
+            quote = ch if not quote else "" if ch == quote else quote
+            continue
         depth += (ch in "([") - (ch in ")]")
         if ch == "," and depth == 0:
             parts.append(text[start:i])
