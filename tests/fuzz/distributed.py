@@ -1,7 +1,7 @@
 """Calls of tenon.distributed with arguments that are wrong on some ranks: each ends on every rank
 within the deadline, by a result or an error that a program may expect and that says what is wrong.
-ENGINE FOLDER SEED CASES [FIRST]; several ranks run it, `tests/processes/test_wrong_calls.py` starts it.
-The same seed gives the same cases."""
+ENGINE FOLDER SEED CASES [FIRST]; several ranks run it, started by
+`tests/processes/test_wrong_calls.py`. The same seed gives the same cases."""
 
 import faulthandler
 import os
