@@ -65,7 +65,7 @@ def differs(got: Lines, want: Lines) -> str:
 
 
 def reference_path(folder: str) -> list[str] | None:
-    """A folder from which PyTorch, and nothing beside it, can be imported."""
+    """A folder from which PyTorch, and torchvision if it lies beside it, can be imported."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         return None
@@ -73,7 +73,7 @@ def reference_path(folder: str) -> list[str] | None:
     os.symlink(place, Path(folder) / "torch")
     for info in place.parent.glob("torch-*.dist-info"):
         os.symlink(info, Path(folder) / info.name)
-    for name in ("torchgen", "functorch"):
+    for name in ("torchgen", "functorch", "torchvision", "torchvision.libs"):
         if (place.parent / name).exists():
             os.symlink(place.parent / name, Path(folder) / name)
     return [folder]
