@@ -6,14 +6,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from tenon._plugin import command
 
 
 def tenon(*args: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tenon", *args]
+    words = [sys.executable, "-m", "tenon", *args]
     return subprocess.run(
-        command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=60
+        words, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=60
     )
 
 
@@ -186,3 +188,24 @@ def test_run_without_a_file() -> None:
     out = tenon("run", "/nonexistent.py")
     assert out.returncode == 1
     assert "nonexistent" in out.stderr
+
+
+def test_what_a_plugin_may_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries of the system; not the library itself nor its symbols: both are named."""
+    path = Path("plugin.so")
+    for needed, undefined, told in (
+        (["libc.so.6", "libm.so.6"], ["malloc", "tnx"], "needs libc.so.6, libm.so.6"),
+        ([], [], "needs nothing"),
+    ):
+        file = SimpleNamespace(needed=needed, undefined=undefined)
+        monkeypatch.setattr(command._elf, "read", lambda _, file=file: file)
+        assert command.check_needs(path) == told
+    for needed, undefined, names in (
+        (["libtenon.so", "libc.so.6"], ["tni_b", "tn_a"], "libtenon.so, tn_a, tni_b"),
+        (["_C.abi3.so"], ["malloc"], "_C.abi3.so"),
+        (["libc.so.6"], ["tn_add"], "tn_add"),
+    ):
+        file = SimpleNamespace(needed=needed, undefined=undefined)
+        monkeypatch.setattr(command._elf, "read", lambda _, file=file: file)
+        with pytest.raises(ValueError, match=f"^it needs {names}: a plugin gets all from the host"):
+            command.check_needs(path)
