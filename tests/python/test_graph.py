@@ -408,3 +408,34 @@ def test_pack_hooks_run_without_recording() -> None:
     (g,) = tn.autograd.grad(y.sum(), x)
     np.testing.assert_allclose(g.numpy(), 2 * x.detach().numpy() * y.detach().numpy(), rtol=1e-6)
     assert seen and not any(seen)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a, b, c: a * b, lambda a, b, c: b / a, lambda a, b, c: tn.addcmul(c, a, b),
+        lambda a, b, c: a.exp() * c.tanh(), lambda a, b, c: tn.stack([a * b, c, b * c]),
+        lambda a, b, c: tn.cat([a, b.sqrt()]).prod(0), lambda a, b, c: tn.where(a > b, a * c, b),
+        lambda a, b, c: tn.lerp(a, b, c), lambda a, b, c: tn.einsum("ij,kj,lj->ikl", a, b, c),
+        lambda a, b, c: a[tn.tensor([1, 0, 1])] @ b.t(), lambda a, b, c: tn.atan2(a, b) * c,
+        lambda a, b, c: tn.linalg.multi_dot([a, b.t(), c]),
+        lambda a, b, c: tn.gradient(a * b, spacing=(c[:, 0].cumsum(0), c[0].cumsum(0)))[1],
+        lambda a, b, c: tn.block_diag(a * b, c * c), lambda a, b, c: a.std(0) + b.amax(0) * c,
+    ],
+)  # fmt: skip
+def test_packed_tensors_come_back_to_their_places(fn: Any) -> None:
+    """Each operand is another one: gradients from packed copies are those from the tensors."""
+    leaves = [(tn.arange(6.0).reshape(2, 3) * k % 5 + 0.5 + k / 8).double() for k in (1, 2, 3)]
+    for t in leaves:
+        t.requires_grad_()
+    options = {"allow_unused": True}
+    wanted = tn.autograd.grad(fn(*leaves).square().sum(), leaves, **options)
+    packed = []
+    with tn.autograd.graph.saved_tensors_hooks(
+        lambda t: packed.append(1) or t.detach().clone(), lambda t: t.clone()
+    ):
+        out = fn(*leaves)
+    got = tn.autograd.grad(out.square().sum(), leaves, **options)
+    assert packed
+    for a, b in zip(got, wanted, strict=True):
+        assert (a is None and b is None) or tn.equal(a, b)
