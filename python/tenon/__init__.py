@@ -178,10 +178,10 @@ _LATER = {
     **dict.fromkeys(("histogramdd", "nonzero_static", "segment_reduce"), "_tensor.segments"),
     **dict.fromkeys((
         "adaptive_max_pool1d", "alpha_dropout", "alpha_dropout_", "batch_norm", "celu_",
-        "channel_shuffle", "cosine_embedding_loss", "ctc_loss", "feature_alpha_dropout",
+        "cosine_embedding_loss", "ctc_loss", "feature_alpha_dropout",
         "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "instance_norm",
         "kl_div", "max_pool1d_with_indices", "max_pool3d",
-        "native_channel_shuffle", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle",
+        "pairwise_distance",
         "poisson_nll_loss", "prelu", "relu_", "resize_as_", "rrelu", "rrelu_", "selu_",
         "sigmoid_", "tanh_",
         "threshold_", "triplet_margin_loss",

@@ -15,13 +15,7 @@ from tenon.nn import functional as F
 # The same arguments in both places.
 celu_, relu_, selu_, threshold_ = F.celu_, F.relu_, F.selu_, F.threshold_
 resize_as_, sigmoid_, tanh_ = Tensor.resize_as_, Tensor.sigmoid_, Tensor.tanh_
-channel_shuffle, native_channel_shuffle = F.channel_shuffle, F.channel_shuffle
-pairwise_distance, pixel_shuffle, pixel_unshuffle = (
-    F.pairwise_distance,
-    F.pixel_shuffle,
-    F.pixel_unshuffle,
-)
-prelu, max_pool3d = F.prelu, F.max_pool3d
+pairwise_distance, prelu, max_pool3d = F.pairwise_distance, F.prelu, F.max_pool3d
 
 _REDUCTIONS = ("none", "mean", "sum")
 

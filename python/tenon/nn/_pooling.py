@@ -411,39 +411,8 @@ def fold(
     >>> F.fold(tn.rand(1, 3 * 4, 4), (4, 4), 2, stride=2).shape
     tenon.Size([1, 3, 4, 4])
     """
-    (rows, cols), (kh, kw) = _pair(output_size), _pair(kernel_size)
-    (dh, dw), (ph, pw), (sh, sw) = _pair(dilation), _pair(padding), _pair(stride)
-    if input.dim() == 2:
-        return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride)[0]
-    if input.dim() != 3:
-        raise RuntimeError(
-            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
-            f"non-zero dimensions for input, but got: {list(input.size())}"
-        )
-    if input.size(1) % (kh * kw):
-        raise RuntimeError(
-            "Expected size of input's dimension 1 to be divisible by the product of kernel_size, "
-            f"but got input.size(1)={input.size(1)} and kernel_size=({kh}, {kw})."
-        )
-    down = (rows + 2 * ph - dh * (kh - 1) - 1) // sh + 1
-    across = (cols + 2 * pw - dw * (kw - 1) - 1) // sw + 1
-    if input.size(2) != down * across:
-        raise RuntimeError(
-            f"Given output_size=({rows}, {cols}), kernel_size=({kh}, {kw}), dilation=({dh}, {dw}), "
-            f"padding=({ph}, {pw}), stride=({sh}, {sw}), expected size of input's dimension 2 to "
-            f"match the calculated number of sliding blocks {down} * {across} = {down * across}, "
-            f"but got input.size(2)={input.size(2)}."
-        )
-    channels = input.size(1) // (kh * kw)
-    windows = input.view(input.size(0), channels, kh, kw, down, across)
-    result = input.new_zeros(input.size(0), channels, rows + 2 * ph, cols + 2 * pw)
-    for i in range(kh):
-        for j in range(kw):
-            top, left = i * dh, j * dw
-            bottom, right = top + sh * (down - 1) + 1, left + sw * (across - 1) + 1
-            result[:, :, top:bottom:sh, left:right:sw] += windows[:, :, i, j]
-    result = result[:, :, ph : ph + rows, pw : pw + cols].contiguous()
-    return _results.known_as(result, "Col2ImBackward0")
+    sizes = _pair(output_size), _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride)
+    return _nn.col2im(input, *sizes)
 
 
 def _fractional(

@@ -533,46 +533,6 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 
-def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(..., C r r, H, W) -> (..., C, H r, W r).
-
-    >>> F.pixel_shuffle(tn.rand(1, 12, 3, 3), 2).shape
-    tenon.Size([1, 3, 6, 6])
-    """
-    r = upscale_factor
-    *lead, channels, height, width = input.shape
-    if r <= 0 or channels % (r * r):
-        raise RuntimeError(
-            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
-            f"of upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
-        )
-    split = input.reshape(*lead, channels // (r * r), r, r, height, width)
-    n = len(lead)
-    moved = split.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    result = moved.reshape(*lead, channels // (r * r), height * r, width * r)
-    return _results.image(result, input, "PixelShuffleBackward0")
-
-
-def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(..., C, H r, W r) -> (..., C r r, H, W).
-
-    >>> F.pixel_unshuffle(tn.rand(1, 3, 6, 6), 2).shape
-    tenon.Size([1, 12, 3, 3])
-    """
-    r = downscale_factor
-    *lead, channels, height, width = input.shape
-    if r <= 0 or height % r or width % r:
-        raise RuntimeError(
-            "pixel_unshuffle expects height and width to be divisible by downscale_factor, but "
-            f"input.size(-2)={height}, input.size(-1)={width} are not divisible by {r}"
-        )
-    split = input.reshape(*lead, channels, height // r, r, width // r, r)
-    n = len(lead)
-    moved = split.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    result = moved.reshape(*lead, channels * r * r, height // r, width // r)
-    return _results.image(result, input, "PixelUnshuffleBackward0")
-
-
 def unfold(
     input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
@@ -581,17 +541,8 @@ def unfold(
     >>> F.unfold(tn.rand(1, 3, 4, 4), 2).shape
     tenon.Size([1, 12, 9])
     """
-    (kh, kw), (dh, dw) = _pair(kernel_size), _pair(dilation)
-    (ph, pw), (sh, sw) = _pair(padding), _pair(stride)
-    batched = input if input.dim() == 4 else input.unsqueeze(0)
-    if ph or pw:
-        batched = pad(batched, (pw, pw, ph, ph))
-    windows = batched.unfold(2, dh * (kh - 1) + 1, sh).unfold(3, dw * (kw - 1) + 1, sw)
-    picked = windows[..., ::dh, ::dw]  # (N, C, rows, columns, kh, kw)
-    n, c, rows, columns = picked.shape[:4]
-    result = picked.permute(0, 1, 4, 5, 2, 3).reshape(n, c * kh * kw, rows * columns)
-    result = _results.known_as(result, "Im2ColBackward0")
-    return result if input.dim() == 4 else result[0]
+    windows = _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride)
+    return _nn.im2col(input, *windows)
 
 
 overridable.make_overridable(globals())

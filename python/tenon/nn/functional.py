@@ -488,23 +488,6 @@ def embedding_bag(
     return _results.known_as(result, "EmbeddingBagBackward0")
 
 
-def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Takes channels from the groups in turn: (N, g c, ...) as (N, c g, ...).
-
-    >>> F.channel_shuffle(tn.arange(4.0).reshape(1, 4, 1, 1), 2).flatten()
-    tensor([0., 2., 1., 3.])
-    """
-    channels = input.size(1)
-    if groups <= 0 or channels % groups:
-        raise RuntimeError(
-            f"Number of channels must be divisible by groups. Got {channels} channels and "
-            f"{groups} groups."
-        )
-    split = input.reshape(input.size(0), groups, channels // groups, *input.shape[2:])
-    shuffled = split.transpose(1, 2).reshape(input.shape)
-    return _results.image(shuffled, input, "ChannelShuffleBackward0")
-
-
 def _checked_batch(shape: Any) -> None:
     values = shape[0]
     for size in shape[2:]:

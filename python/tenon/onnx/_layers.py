@@ -185,6 +185,15 @@ def _filled(c: Call, name: str, size: int, fill: float) -> str:
     return c.const(np.full(size, fill), c.dtype) if given is None else given
 
 
+@translates("col2im")
+def col2im(c: Call) -> str:
+    if c.rank("input") != 3:
+        c.refuse("inputs without a batch dimension")
+    sizes = c.ints(c["output_size"]), c.ints(c["kernel_size"])
+    return c.emit("Col2Im", c["input"], *sizes, dilations=c["dilation"],
+                  pads=[*c["padding"], *c["padding"]], strides=c["stride"])  # fmt: skip
+
+
 @translates("batch_norm")
 def batch_norm(c: Call) -> str:
     if c["training"] or c["running_mean"] is None:
