@@ -37,6 +37,7 @@ static const iface_kind kinds[] = {
     KIND(profiler, "push pop mark"),
     KIND(codegen, "compile run destroy"),
     KIND_OF(codegen2, "tn.codegen/2", tn_codegen_iface, "compile run destroy"),
+    KIND(program, "takes compile run destroy"),
     KIND(threads, "get set parallel"),
 };
 

@@ -18,6 +18,7 @@ typedef struct tni_ifaces {
     const tn_profiler_iface *profiler;
     const tn_codegen_iface *codegen;
     const tn_codegen_iface *codegen2; /* "tn.codegen/2" */
+    const tn_program_iface *program;
     const tn_threads_iface *threads;
     /* What the pointers above lead to; all zeroes where they are NULL. */
     struct tni_iface_copies {
@@ -32,6 +33,7 @@ typedef struct tni_ifaces {
         tn_collectives_iface collectives;
         tn_profiler_iface profiler;
         tn_codegen_iface codegen, codegen2;
+        tn_program_iface program;
         tn_threads_iface threads;
     } copies;
 } tni_ifaces;

@@ -46,7 +46,7 @@ static tn_status record(const tn_program *p, const tni_pnode *n, tn_program *m,
         st = make_sample(&p->value[id], &tensors[id]);
         if (st == TN_OK) st = tn_program_add_input(m, tensors[id], "x");
     }
-    if (st == TN_OK) st = tni_p_compose_node(n, tensors, &result);
+    if (st == TN_OK) st = tni_p_compose_node(p, n, tensors, &result);
     tn_tensors all = {&result, 1};
     if (st == TN_OK) st = tn_program_end(m, all);
     tn_tensor_unref(&result);

@@ -269,7 +269,7 @@ tn_status tn_program_generalize(tn_program *p, const tn_program *other, uint64_t
     for (int32_t k = 0; k < p->nnodes && st == TN_OK; k++) st = compare_node(&c, k);
     tni_psymbol s = {(char *)(uintptr_t)name, low, high, c.a};
     if (st == TN_OK) st = add_symbol(p, &s);
-    tni_p_fused_forget(p);
+    tni_p_forget_compiled(p);
     if (st == TN_OK) st = apply(&c, inputs, dim);
     free(c.item);
     return st;

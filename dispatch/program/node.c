@@ -22,21 +22,20 @@ static tn_status derive(const tn_program *p, const tni_pderived *d, const int64_
 
 /* Memory of one call. */
 typedef struct frame {
-    _Alignas(16) unsigned char args[TNI_MAX_ARGS_BYTES];
+    tni_pargs a;
     tn_scalar_box box[TN_MAX_OPERANDS];
     tn_view *list[SMALL];
-    int64_t ints[TN_MAX_DIMS];
-    void *more[2]; /* blocks in their place */
+    void *more; /* a block in place of `list` */
 } frame;
 
 static tn_status fill_derived(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
-                              frame *f, tn_scalar *numbers) {
-    int32_t copied = -1; /* the list that f->ints holds */
+                              tni_pargs *a) {
+    int32_t copied = -1; /* the list that a->ints holds */
     int64_t used = 0;
     for (int32_t i = 0; i < n->nderived; i++) {
         const tni_pderived *d = &n->derived[i];
         const tn_field *field = &n->op->fields[d->field];
-        void *at = f->args + field->offset;
+        void *at = a->args + field->offset;
         int64_t v = 0;
         TN_TRY(derive(p, d, sizes, &v));
         if (field->kind == TN_F_INTS || field->kind == TN_F_DIMS) {
@@ -45,14 +44,14 @@ static tn_status fill_derived(const tn_program *p, const tni_pnode *n, const int
                 if (list->n > TN_MAX_DIMS - used)
                     return tn_fail(TN_E_UNSUPPORTED, -1, "%s: too many free sizes",
                                    n->op->info.name);
-                memcpy(f->ints + used, list->v, sizeof *list->v * (size_t)list->n);
-                list->v = f->ints + used;
+                memcpy(a->ints + used, list->v, sizeof *list->v * (size_t)list->n);
+                list->v = a->ints + used;
                 used += list->n;
                 copied = d->field;
             }
-            f->ints[list->v - f->ints + d->index] = v;
+            a->ints[list->v - a->ints + d->index] = v;
         } else if (field->kind == TN_F_OPERAND) {
-            numbers[d->index] = tn_scalar_int(v);
+            a->own[d->index] = tn_scalar_int(v);
         } else if (field->kind == TN_F_SCALAR || field->kind == TN_F_SCALAR_OPT) {
             *(tn_scalar *)at = tn_scalar_int(v);
         } else if (field->kind == TN_F_FLOAT) {
@@ -64,18 +63,32 @@ static tn_status fill_derived(const tn_program *p, const tni_pnode *n, const int
     return TN_OK;
 }
 
-static tn_status fill_inputs(const tni_pnode *n, tn_tensor *const *tensors, frame *f,
-                             const tn_scalar *numbers) {
+tn_status tni_p_args(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
+                     tni_pargs *ret_args) {
+    ret_args->own = NULL;
+    ret_args->number = n->number;
+    memcpy(ret_args->args, n->args, n->op->args_bytes);
+    if (!n->nderived) return TN_OK;
+    if (n->number) {
+        size_t bytes = sizeof *n->number * (size_t)n->nin;
+        ret_args->own = malloc(bytes);
+        if (!ret_args->own) return tni_p_memory();
+        ret_args->number = memcpy(ret_args->own, n->number, bytes);
+    }
+    return fill_derived(p, n, sizes, ret_args);
+}
+
+static tn_status fill_inputs(const tni_pnode *n, tn_tensor *const *tensors, frame *f) {
     const tn_op *op = n->op;
     tn_view **list = f->list;
     int32_t at = 0, boxes = 0;
     if (n->nin > SMALL) {
-        list = f->more[0] = malloc(sizeof *list * (size_t)n->nin);
+        list = f->more = malloc(sizeof *list * (size_t)n->nin);
         if (!list) return tni_p_memory();
     }
     for (int i = 0; i < op->nin; i++) {
         const tn_field *field = &op->fields[op->in_field[i]];
-        void *slot = f->args + field->offset;
+        void *slot = f->a.args + field->offset;
         bool several = field->kind == TN_F_TENSORS;
         int64_t count = several ? ((tn_views *)slot)->n : 1;
         if (several) ((tn_views *)slot)->v = list + at;
@@ -84,7 +97,7 @@ static tn_status fill_inputs(const tni_pnode *n, tn_tensor *const *tensors, fram
             if (n->in[at] >= 0 && !t)
                 return tn_fail(TN_E_STATE, -1, "%s: an operand was not computed", op->info.name);
             if (n->in[at] == TNI_P_NUMBER && boxes < TN_MAX_OPERANDS)
-                t = tn_scalar_box_init(&f->box[boxes++], numbers[at]);
+                t = tn_scalar_box_init(&f->box[boxes++], f->a.number[at]);
             if (several)
                 list[at] = t ? &t->v : NULL;
             else
@@ -135,8 +148,8 @@ static tn_status call_node(const tn_program *p, const tni_pnode *n, frame *f, tn
     bool several = op->flags & TNI_OP_LIST_OUT;
     for (int i = 0; i < op->nout && !several; i++)
         if (n->given[i] >= 0)
-            *(tn_tensor **)(void *)(f->args + op->out_offset[i]) = tensors[n->given[i]];
-    TN_TRY(tn_op_invoke(&op->info, f->args, several ? (tn_tensor **)(void *)&list : rets));
+            *(tn_tensor **)(void *)(f->a.args + op->out_offset[i]) = tensors[n->given[i]];
+    TN_TRY(tn_op_invoke(&op->info, f->a.args, several ? (tn_tensor **)(void *)&list : rets));
     if (!several) return take_results(p, n, rets, op->nout, tensors);
     tn_status st = take_results(p, n, list.v, (int32_t)list.n, tensors);
     list.n = 0; /* they are taken */
@@ -163,35 +176,26 @@ static tn_status call_in_modes(const tn_program *p, const tni_pnode *n, frame *f
 tn_status tni_p_run_node(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
                          tn_tensor **tensors) {
     frame f;
-    tn_status st = TN_OK;
-    tn_scalar *numbers = n->number;
-    f.more[0] = f.more[1] = NULL;
-    memcpy(f.args, n->args, n->op->args_bytes);
-    if (n->nderived && numbers) {
-        size_t bytes = sizeof *numbers * (size_t)n->nin;
-        numbers = f.more[1] = malloc(bytes);
-        if (numbers)
-            memcpy(numbers, n->number, bytes);
-        else
-            st = tni_p_memory();
-    }
-    if (st == TN_OK && n->nderived) st = fill_derived(p, n, sizes, &f, numbers);
-    if (st == TN_OK) st = fill_inputs(n, tensors, &f, numbers);
+    f.more = NULL;
+    tn_status st = tni_p_args(p, n, sizes, &f.a);
+    if (st == TN_OK) st = fill_inputs(n, tensors, &f);
     if (st == TN_OK && (n->no_grad | n->cast))
         st = call_in_modes(p, n, &f, tensors);
     else if (st == TN_OK)
         st = call_node(p, n, &f, tensors);
-    free(f.more[0]);
-    free(f.more[1]);
+    free(f.more);
+    free(f.a.own);
     return st;
 }
 
-tn_status tni_p_compose_node(const tni_pnode *n, tn_tensor **tensors, tn_tensor **ret_tensor) {
+tn_status tni_p_compose_node(const tn_program *p, const tni_pnode *n, tn_tensor **tensors,
+                             tn_tensor **ret_tensor) {
     frame f;
-    f.more[0] = NULL;
-    memcpy(f.args, n->args, n->op->args_bytes);
-    tn_status st = fill_inputs(n, tensors, &f, n->number);
-    if (st == TN_OK) st = tni_compose(n->op, f.args, ret_tensor);
-    free(f.more[0]);
+    f.more = NULL;
+    tn_status st = tni_p_args(p, n, NULL, &f.a);
+    if (st == TN_OK) st = fill_inputs(n, tensors, &f);
+    if (st == TN_OK) st = tni_compose(n->op, f.a.args, ret_tensor);
+    free(f.more);
+    free(f.a.own);
     return st;
 }

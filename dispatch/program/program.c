@@ -47,7 +47,7 @@ void tni_p_value_clear(tni_pvalue *v) {
 }
 
 static void free_all(tn_program *p) {
-    tni_p_fused_forget(p);
+    tni_p_forget_compiled(p);
     for (int32_t i = 0; i < p->nnodes; i++) tni_p_node_clear(&p->node[i]);
     for (int32_t i = 0; i < p->nvalues; i++) tni_p_value_clear(&p->value[i]);
     for (int32_t i = 0; i < p->nsymbols; i++) free(p->symbol[i].name);
@@ -68,7 +68,27 @@ static void free_all(tn_program *p) {
     free(p);
 }
 
-void tni_p_fused_forget(tn_program *p) {
+void tni_p_region_clear(tni_pregion *r) {
+    if (r->code) r->dev->ifaces.program->destroy(r->dev->desc.ctx, r->device.index, r->code);
+    for (int32_t i = 0; i < r->nout && r->like; i++) tn_tensor_unref(&r->like[i]);
+    free(r->like);
+    free(r->value);
+}
+
+static void forget_regions(tn_program *p) {
+    tni_pregions *all = atomic_exchange(&p->regions, NULL);
+    while (all && all->sizes) {
+        tni_pregions *next = all->next;
+        for (int32_t i = 0; i < all->n; i++) tni_p_region_clear(&all->region[i]);
+        free(all->region);
+        free(all->sizes);
+        free(all);
+        all = next;
+    }
+}
+
+void tni_p_forget_compiled(tn_program *p) {
+    forget_regions(p);
     tni_pfused *f = atomic_exchange(&p->fused, NULL);
     if (!f || f->fixed) return;
     for (int32_t i = 0; i < f->n; i++) {
@@ -165,7 +185,7 @@ tn_status tni_p_settle(tn_program *p) {
             if (n->given[i] >= 0) last[n->given[i]] = k;
     }
     for (int32_t i = 0; i < p->noutputs; i++) last[p->output[i]] = p->nnodes;
-    tni_p_fused_forget(p);
+    tni_p_forget_compiled(p);
     free(p->last_use);
     p->last_use = last;
     return TN_OK;
@@ -273,6 +293,7 @@ tn_status tn_program_set_weight(tn_program *p, int32_t i, tn_tensor *t) {
     if (!same)
         return tn_fail(TN_E_VALUE, 2, "weight '%s' has another dtype, shape or device",
                        v->name ? v->name : "");
+    forget_regions(p); /* they may hold a constant's memory */
     tn_tensor_unref(&v->t);
     v->t = tn_tensor_ref(t);
     return TN_OK;

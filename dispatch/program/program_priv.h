@@ -79,7 +79,8 @@ struct tn_program {
     char *read_where;
     tni_plook *look;
     int32_t nlooks, look_room;
-    _Atomic(struct tni_pfused *) fused; /* fuse.c; NULL: not looked for yet */
+    _Atomic(struct tni_pfused *) fused;     /* fuse.c; NULL: not looked for yet */
+    _Atomic(struct tni_pregions *) regions; /* region.c; the same */
 };
 
 /* A size of an input as it was recorded. */
@@ -111,17 +112,28 @@ static inline bool tni_p_is_random(const tn_op *op) {
         if (op->fields[i].kind == TN_F_GENERATOR) return true;
     return op->flags & TNI_OP_RANDOM;
 }
-/* Groups are looked for anew when the program runs next. */
-void tni_p_fused_forget(tn_program *p);
+/* Groups and regions are looked for anew when the program runs next. */
+void tni_p_forget_compiled(tn_program *p);
 bool tni_p_shares(const tn_tensor *a, const tn_tensor *b);
 
 /* ---- node.c ------------------------------------------------------------------------------------*/
+/* A node's arguments at certain sizes; tensors are still missing. */
+typedef struct tni_pargs {
+    _Alignas(16) unsigned char args[TNI_MAX_ARGS_BYTES];
+    int64_t ints[TN_MAX_DIMS]; /* lists with free sizes */
+    const tn_scalar *number;   /* by input; NULL where there is none */
+    tn_scalar *own;            /* the same where free sizes are among them; freed by the caller */
+} tni_pargs;
+/* TN_E_SHAPE: a number does not follow from the sizes. ret_args->own is set in any case. */
+tn_status tni_p_args(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
+                     tni_pargs *ret_args);
 /* One node, on tensors by value; its results are new references there. */
 tn_status tni_p_run_node(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
                          tn_tensor **tensors);
 
 /* The composite's own function, on tensors by value: what it calls goes through the dispatcher. */
-tn_status tni_p_compose_node(const tni_pnode *n, tn_tensor **tensors, tn_tensor **ret_tensor);
+tn_status tni_p_compose_node(const tn_program *p, const tni_pnode *n, tn_tensor **tensors,
+                             tn_tensor **ret_tensor);
 
 /* ---- record.c ----------------------------------------------------------------------------------*/
 typedef struct tni_recorder tni_recorder;
@@ -173,12 +185,37 @@ typedef struct tni_pfused {
     int32_t n;
     tni_pgroup group[];
 } tni_pfused;
-/* The groups of a program, found at the first call; NULL: out of memory, or there are none. */
+/* The groups of a program, found at the first call. */
 const tni_pfused *tni_p_fused(const tn_program *p);
 /* Whether the group may run as one, as far as is known before its views have run. */
 bool tni_p_group_ready(const tn_program *p, const tni_pgroup *g, tn_tensor *const *tensors);
 /* TN_DECLINE: its nodes have to run one by one. */
 tn_status tni_p_run_group(const tn_program *p, const tni_pgroup *g, tn_tensor **tensors);
+
+/* ---- region.c: nodes that a device takes as its own --------------------------------------------*/
+typedef struct tni_pregion {
+    int32_t first, count;
+    int32_t nin, nout, ndrops;
+    tn_device device;
+    const tni_device *dev;
+    void *code;
+    tn_tensor **like; /* by output: a tensor of its kind without data; owned, as what follows */
+    int32_t *value;   /* outputs, then inputs */
+    int32_t *drop;    /* values that nobody needs afterwards; part of `value` */
+} tni_pregion;
+/* Gives back what it holds (program.c). */
+void tni_p_region_clear(tni_pregion *r);
+/* The regions of a program at certain free sizes. */
+typedef struct tni_pregions {
+    struct tni_pregions *next; /* at others */
+    int64_t *sizes;            /* owned; NULL: nobody frees them */
+    int32_t n, room;
+    tni_pregion *region; /* owned */
+} tni_pregions;
+/* Found when a program runs with those sizes first. */
+const tni_pregions *tni_p_regions(const tn_program *p, const int64_t *sizes);
+/* TN_DECLINE: its nodes have to run one by one. */
+tn_status tni_p_run_region(const tni_pregion *r, tn_tensor **tensors);
 
 /* ---- text.c: a text or file that grows ---------------------------------------------------------*/
 typedef struct tni_sink {

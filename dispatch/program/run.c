@@ -1,4 +1,5 @@
-/* run.c: runs programs: nodes one by one (node.c), groups as one kernel (fuse.c). */
+/* run.c: runs programs: nodes one by one (node.c), groups as one kernel (fuse.c), and what a device takes
+ * as its own (region.c). */
 #include "program_priv.h"
 
 #include <stdlib.h>
@@ -104,6 +105,13 @@ static tn_status run_one(const tn_program *p, int32_t k, const int64_t *sizes,
     return TN_OK;
 }
 
+/* The next group and region of a run. */
+typedef struct place {
+    const tni_pfused *groups;
+    const tni_pregions *regions;
+    int32_t group, region;
+} place;
+
 /* A group with views between its nodes: those run first. */
 static tn_status run_with_views(const tn_program *p, const tni_pgroup *g, const int64_t *sizes,
                                 tn_tensor **tensors) {
@@ -120,19 +128,30 @@ static tn_status run_with_views(const tn_program *p, const tni_pgroup *g, const 
     return TN_OK;
 }
 
+/* The nodes from k on that a device takes, or that run as a group; TN_DECLINE: k runs by itself. */
+static tn_status run_several(const tn_program *p, int32_t k, place *at, const int64_t *sizes,
+                             tn_tensor **tensors, int32_t *ret_count) {
+    while (at->region < at->regions->n && at->regions->region[at->region].first < k) at->region++;
+    while (at->group < at->groups->n && at->groups->group[at->group].first < k) at->group++;
+    if (at->region < at->regions->n && at->regions->region[at->region].first == k) {
+        const tni_pregion *r = &at->regions->region[at->region];
+        *ret_count = r->count;
+        if (tni_p_run_region(r, tensors) == TN_OK) return TN_OK;
+    }
+    if (at->group == at->groups->n || at->groups->group[at->group].first != k) return TN_DECLINE;
+    const tni_pgroup *g = &at->groups->group[at->group];
+    *ret_count = g->count;
+    return g->before ? run_with_views(p, g, sizes, tensors) : tni_p_run_group(p, g, tensors);
+}
+
 static tn_status run_nodes(const tn_program *p, const int64_t *sizes, tn_tensor **tensors) {
-    const tni_pfused *f = tni_p_fused(p);
-    int32_t at = 0; /* the next group */
-    for (int32_t k = 0; k < p->nnodes; k++) {
-        const tni_pgroup *g = f && at < f->n && f->group[at].first == k ? &f->group[at++] : NULL;
-        tn_status st = TN_DECLINE;
-        if (g)
-            st = g->before ? run_with_views(p, g, sizes, tensors) : tni_p_run_group(p, g, tensors);
-        if (st != TN_OK && st != TN_DECLINE) return st;
-        if (st == TN_OK)
-            k += g->count - 1;
-        else
-            TN_TRY(run_one(p, k, sizes, tensors));
+    place at = {.groups = tni_p_fused(p), .regions = tni_p_regions(p, sizes)};
+    for (int32_t k = 0, count; k < p->nnodes; k += count) {
+        tn_status st = run_several(p, k, &at, sizes, tensors, &count);
+        if (st == TN_OK) continue;
+        if (st != TN_DECLINE) return st;
+        count = 1;
+        TN_TRY(run_one(p, k, sizes, tensors));
     }
     return TN_OK;
 }

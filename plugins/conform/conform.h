@@ -154,7 +154,7 @@ typedef enum cf_layout {
     CF_EXPANDED
 } cf_layout;
 typedef enum cf_shaping { CF_AS_IS, CF_0D, CF_EMPTY, CF_BROADCAST, CF_VECTOR } cf_shaping;
-typedef enum cf_form { CF_CALL, CF_INPLACE, CF_OUT, CF_OUT_STRIDED } cf_form;
+typedef enum cf_form { CF_CALL, CF_INPLACE, CF_OUT, CF_OUT_STRIDED, CF_PROGRAM } cf_form;
 
 /* What the kit makes of a sample. */
 typedef struct cf_variant {

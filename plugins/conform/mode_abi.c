@@ -95,6 +95,7 @@ static const struct {
     {"tn.profiler/1", "push pop mark", sizeof(tn_profiler_iface)},
     {"tn.codegen/1", "compile run destroy", sizeof(tn_codegen_iface)},
     {"tn.codegen/2", "compile run destroy", sizeof(tn_codegen_iface)},
+    {"tn.program/1", "takes compile run destroy", sizeof(tn_program_iface)},
     {"tn.threads/1", "get set parallel", sizeof(tn_threads_iface)},
 };
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tenon/program.h>
+
 static const cf_variant variants[] = {
     {.name = "plain"},
     {.name = "transposed", .layout = CF_TRANSPOSED},
@@ -19,6 +21,7 @@ static const cf_variant variants[] = {
     {.name = "in place", .form = CF_INPLACE},
     {.name = "out=", .form = CF_OUT},
     {.name = "out= with strides", .form = CF_OUT_STRIDED},
+    {.name = "in a program", .form = CF_PROGRAM},
     {.name = "large", .shaping = CF_VECTOR, .size = (1 << 22) + 3},
 };
 
@@ -72,10 +75,20 @@ static void forget(expected *e) {
     cf_call_free(&e->call);
 }
 
+/* Whether the device takes programs, and the call changes nothing, so that it can be made twice. */
+static bool can_be_program(const cf_run *r, const cf_call *c) {
+    void *ctx;
+    if (!tn_device_query(r->device.slot, "tn.program/1", &ctx) || cf_is_random(r->op)) return false;
+    for (int32_t i = 0; i < c->ntensors; i++)
+        if (cf_call_writes(c, c->tensors[i])) return false;
+    return true;
+}
+
 /* Whether the operator has the form for this case. */
 static bool has_form(const cf_run *r, cf_form form, const expected *e) {
     if (form == CF_OUT || form == CF_OUT_STRIDED) return (r->op->forms & CF_FORM_OUT) != 0;
     if (form == CF_CALL) return true;
+    if (form == CF_PROGRAM) return can_be_program(r, &e->call);
     if (!(r->op->forms & CF_FORM_INPLACE) || e->n != 1 || e->call.ntensors < 1) return false;
     const tn_tensor *in = e->call.tensors[0], *out = e->call.results[0];
     bool same =
@@ -91,6 +104,34 @@ static tn_status make_outs(const cf_run *r, const cf_build *b, const expected *e
     for (int32_t i = 0; st == TN_OK && i < r->op->meta.nout; i++)
         st = cf_tensor_like(e->call.results[i], b->device, b->variant->form == CF_OUT_STRIDED,
                             &outs[i]);
+    return st;
+}
+
+/* ---- A program of one call ---------------------------------------------------------------------*/
+
+static tn_status record(cf_call *c, tn_program **ret_program) {
+    tn_status st = tn_program_begin(ret_program);
+    for (int32_t i = 0; st == TN_OK && i < c->ntensors; i++)
+        st = tn_program_add_input(*ret_program, c->tensors[i], "x");
+    if (st == TN_OK) st = cf_call_run(c, CF_CALL, NULL);
+    tn_tensors results = {c->results, c->nresults};
+    if (st == TN_OK) st = tn_program_end(*ret_program, results);
+    return st;
+}
+
+/* The call as the device runs it, where it takes such. */
+static tn_status run_in_program(cf_call *c) {
+    tn_program *p = NULL;
+    int32_t first, count, n = 0;
+    tn_status st = record(c, &p);
+    if (st == TN_OK && tn_program_region_at(p, 0, &first, &count) == TN_OK) {
+        n = c->nresults;
+        cf_call_drop(c);
+        st = tn_program_run(p, c->tensors, c->ntensors, c->results, n);
+        c->nresults = st == TN_OK ? n : 0;
+    }
+    tn_program_cancel(p);
+    tn_program_unref(&p);
     return st;
 }
 
@@ -156,10 +197,10 @@ static tn_status on_device(cf_run *r, const cf_sample *s, const cf_build *b, con
     tn_tensor *outs[CF_RESULTS] = {NULL};
     cf_form form = b->variant->form;
     tn_status st = cf_call_build(&c, r->op, s, b);
-    if (st == TN_OK && form >= CF_OUT) st = make_outs(r, b, e, outs);
+    if (st == TN_OK && (form == CF_OUT || form == CF_OUT_STRIDED)) st = make_outs(r, b, e, outs);
     if (st == TN_OK) {
         seed(r, b->device);
-        st = cf_call_run(&c, form, outs);
+        st = form == CF_PROGRAM ? run_in_program(&c) : cf_call_run(&c, form, outs);
     }
     if (st == TN_OK) st = tn_device_sync(b->device);
     if (st == TN_OK) st = compare_results(r, &c, e, why);

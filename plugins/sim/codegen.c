@@ -31,7 +31,8 @@ static bool take_node(const tn_expr_node *from, node *ret) {
         return true;
     }
     ret->formula = sim_formula_find(from->op);
-    return ret->formula && can_compute(from->dtype);
+    bool has_default = strcmp(from->op, "leaky_relu") != 0; /* of its number: 1 */
+    return ret->formula && has_default && can_compute(from->dtype);
 }
 
 static tn_status code_compile(void *ctx, int32_t index, const tn_expr *e, void **ret_code) {
@@ -59,7 +60,7 @@ static double node_value(const node *n, const double *values) {
     double x[TN_EXPR_OPERANDS];
     if (!n->formula) return n->value;
     for (int32_t k = 0; k < n->noperands; k++) x[k] = values[n->operand[k]];
-    double y = sim_formula_real(n->formula, x);
+    double y = sim_formula_real(n->formula, x, 1);
     return n->dtype == TN_F32 ? (double)(float)y : y;
 }
 

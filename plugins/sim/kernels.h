@@ -36,10 +36,12 @@ bool sim_walk_next(const tn_plan *p, sim_walk *w, uint64_t dims);
 bool sim_next(const int64_t *shape, int32_t ndim, int64_t *index);
 unsigned char *sim_at(const sim_view *v, const int64_t *index);
 
-/* ---- map.c: the formulas of pointwise operators, for expressions -------------------------------*/
-/* NULL: there is none for real numbers, or its other arguments matter. */
+/* ---- map.c: the formulas of pointwise operators, for expressions and programs ------------------*/
+/* NULL: there is none for real numbers. */
 const void *sim_formula_find(const char *op);
-double sim_formula_real(const void *formula, const double *x);
+/* The number among the operator's arguments; 1, by which nothing is changed: it has none. */
+double sim_formula_number(const void *formula, const void *args);
+double sim_formula_real(const void *formula, const double *x, double number);
 
 /* ---- Registration: one function per file of kernels --------------------------------------------*/
 /* Adds a row of the current transaction; dtype TN_DTYPE_ANY or a slot. */

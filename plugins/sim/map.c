@@ -196,13 +196,19 @@ static const formula formulas[] = {
 
 const void *sim_formula_find(const char *op) {
     for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++)
-        if (strcmp(formulas[i].op, op) == 0 && formulas[i].real && formulas[i].real != leaky_relu)
-            return &formulas[i];
+        if (strcmp(formulas[i].op, op) == 0 && formulas[i].real) return &formulas[i];
     return NULL;
 }
 
-/* The operator's number is the default, by which nothing is changed. */
-double sim_formula_real(const void *f, const double *x) { return ((const formula *)f)->real(x, 1); }
+double sim_formula_number(const void *of, const void *args) {
+    const formula *f = of;
+    if (!f->number) return 1;
+    return ((const tn_scalar *)(const void *)((const char *)args + f->number))->re;
+}
+
+double sim_formula_real(const void *of, const double *x, double number) {
+    return ((const formula *)of)->real(x, number);
+}
 
 void sim_register_map(sim_registrar *r) {
     for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {

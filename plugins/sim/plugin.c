@@ -264,6 +264,7 @@ static const struct {
     {"tn.codegen/1", 3, &sim_codegen_iface},         {"tn.ipc/1", 3, &sim_ipc_iface},
     {"tn.collectives/1", 3, &sim_collectives_iface}, {"tn.profiler/1", 3, &sim_profiler_iface},
     {"tn.pinned/1", 3, &sim_pinned_iface},           {"tn.generator/1", 3, &sim_generator_iface},
+    {"tn.program/1", 3, &sim_program_iface},
 };
 
 /* Whether TENON_SIM_WITHOUT names the table: "stream" for "tn.stream/1". */

@@ -236,6 +236,9 @@ extern const tn_generator_iface sim_generator_iface;
 /* ---- codegen.c ---------------------------------------------------------------------------------*/
 extern const tn_codegen_iface sim_codegen_iface;
 
+/* ---- program.c ---------------------------------------------------------------------------------*/
+extern const tn_program_iface sim_program_iface;
+
 /* ---- ipc.c -------------------------------------------------------------------------------------*/
 extern const tn_ipc_iface sim_ipc_iface;
 

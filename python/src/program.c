@@ -335,18 +335,29 @@ static PyObject *optimize(PyObject *unused, PyObject *args) {
     return none_or_raise(st);
 }
 
-static PyObject *fused(PyObject *unused, PyObject *o) {
+typedef tn_status part_at(const tn_program *p, int32_t i, int32_t *ret_first, int32_t *ret_count);
+
+static PyObject *list_parts(PyObject *o, part_at *at) {
     tn_program *p;
     int32_t first, count;
-    (void)unused;
     if (!program_of(o, &p)) return NULL;
     PyObject *list = PyList_New(0);
-    for (int32_t i = 0; list && tn_program_fused_at(p, i, &first, &count) == TN_OK; i++) {
+    for (int32_t i = 0; list && at(p, i, &first, &count) == TN_OK; i++) {
         PyObject *row = Py_BuildValue("ii", (int)first, (int)count);
         if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
         Py_XDECREF(row);
     }
     return list;
+}
+
+static PyObject *fused(PyObject *unused, PyObject *o) {
+    (void)unused;
+    return list_parts(o, tn_program_fused_at);
+}
+
+static PyObject *regions(PyObject *unused, PyObject *o) {
+    (void)unused;
+    return list_parts(o, tn_program_region_at);
 }
 
 static PyObject *note(PyObject *unused, PyObject *args) {
@@ -436,6 +447,7 @@ static PyMethodDef functions[] = {
     {"_program_weights", weights, METH_O, "A list of (name, kind, tensor)."},
     {"_program_set_weight", set_weight, METH_VARARGS, "(program, i, tensor)"},
     {"_program_optimize", optimize, METH_VARARGS, "(program, passes)"},
+    {"_program_regions", regions, METH_O, "Parts that a device takes: (first node, nodes) each."},
     {"_program_fused", fused, METH_O, "Groups that run as one kernel: (first node, nodes) each."},
     {"_program_note", note, METH_VARARGS, "(program[, text])"},
     {"_program_load", load, METH_O, "The program of a .tng file."},

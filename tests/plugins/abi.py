@@ -28,7 +28,7 @@ HEADERS = ("status.h", "dtype.h", "device.h", "plugin.h")
 # Doors with a version of their own (TN_ENGINE_VERSION), which core checks where it enters them.
 OTHER_DOORS = ("engine.h",)
 DECLARATOR = re.compile(
-    r"^(?P<stars>[\s*]*(?:const)?[\s*]*)(?P<name>\w+)\s*(?P<dims>(?:\[[^]]*\])*)$"
+    r"^(?P<stars>[\s*]*(?:const\b)?[\s*]*)(?P<name>\w+)\s*(?P<dims>(?:\[[^]]*\])*)$"
 )
 
 

@@ -40,6 +40,11 @@ TN_API tn_status tn_program_run(const tn_program *p, tn_tensor *const *inputs, i
 TN_API tn_status tn_program_fused_at(const tn_program *p, int32_t i, int32_t *ret_first,
                                      int32_t *ret_count);
 
+/* Parts of the program that its devices take as their own ("tn.program/1" of tenon/device.h), in the
+ * same way; where sizes are free, at those of the recording. */
+TN_API tn_status tn_program_region_at(const tn_program *p, int32_t i, int32_t *ret_first,
+                                      int32_t *ret_count);
+
 /* What goes in and comes out. A size of -1 may differ from run to run. */
 typedef struct tn_program_slot {
     const char *name; /* lives as long as the program */

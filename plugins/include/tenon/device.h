@@ -231,6 +231,57 @@ typedef struct tn_codegen_iface {
  * is a conversion to the node's dtype; there may be several outputs. A run that fails has computed
  * nothing: core calls operator by operator, which gives the failure its name. */
 
+/* ---- "tn.program/1": parts of recorded programs as the device's own ------------------------------
+ * A region is nodes of a program (tenon/program.h) that stand one after the other and have all their
+ * tensors on one device. Core asks `takes` about each node, as a region of its own, and offers what
+ * stands together to `compile`; TN_DECLINE from either: not this one. Not asked about: nodes that write,
+ * draw random numbers or ran under autocast, sizes that may differ from run to run, and empty tensors.
+ *
+ * Values have numbers, inputs first. What is lent lives until the function returns, a constant as long as
+ * the code. `run` gets the outputs and then the inputs, row-major, in the dtypes and shapes of the region.
+ * It runs where nothing is recorded for gradients, in any thread. A run that fails has computed nothing:
+ * core then calls operator by operator, which gives the failure its name. `takes` and `compile` are
+ * called by one thread at a time. Without the table, and else: operator by operator. */
+#define TN_REGION_NONE                                                                             \
+    (-1) /* in a value's place: an argument that is not given, a result not made */
+#define TN_REGION_NUMBER (-2) /* the node's number there */
+typedef struct tn_region_value {
+    int32_t dtype; /* slot */
+    int32_t ndim;
+    const int64_t *shape;
+    const struct tn_view *constant; /* an input that never changes; NULL: any other value */
+} tn_region_value;
+typedef struct tn_region_node {
+    const char *op;
+    const void
+        *args; /* the operator's argument struct without tensors and plan, lists of them by count */
+    uint64_t args_bytes;
+    uint64_t sig; /* TN_SIG_<op> */
+    int32_t nin, nout;
+    const int32_t *in;              /* values by tensor argument, lists flattened */
+    const struct tn_scalar *number; /* by tensor argument; NULL: none is a number */
+    const int32_t *out;             /* values by result */
+} tn_region_node;
+typedef struct tn_region {
+    uint32_t struct_size;
+    uint32_t value_size,
+        node_size; /* from one of them to the next: later minors have more members */
+    int32_t ninputs, nvalues, nnodes, noutputs;
+    int32_t reserved;
+    const tn_region_value *values;
+    const tn_region_node *nodes;
+    const int32_t *outputs;
+} tn_region;
+typedef struct tn_program_iface {
+    uint32_t struct_size;
+    uint32_t reserved;
+    tn_status (*takes)(void *ctx, int32_t device, const tn_region *node);
+    tn_status (*compile)(void *ctx, int32_t device, const tn_region *region, void **ret_code);
+    tn_status (*run)(void *ctx, int32_t device, void *code, const struct tn_view *const *values,
+                     void *stream);
+    void (*destroy)(void *ctx, int32_t device, void *code);
+} tn_program_iface;
+
 /* ---- "tn.threads/1": the device's worker pool ---------------------------------------------------
  * Without it: one thread. */
 typedef struct tn_threads_iface {

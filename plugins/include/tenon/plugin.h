@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 #define TN_ABI_MAJOR 1
-#define TN_ABI_MINOR 1
+#define TN_ABI_MINOR 2
 /* The oldest minor that the plugin shall work with: define it before the include to serve older hosts
  * as well, and use nothing that came later. */
 #ifndef TN_ABI_TARGET

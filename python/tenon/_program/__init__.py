@@ -74,8 +74,13 @@ class Program:
         """Nodes that run as one kernel: the first one and how many, of each group."""
         return _C._program_fused(self._program)
 
+    @property
+    def regions(self) -> list[tuple[int, int]]:
+        """Nodes that a device takes as its own: the first one and how many, of each region."""
+        return _C._program_regions(self._program)
+
     def groups(self) -> list[str]:
-        """In words, which operators run as one kernel, and what ends each group."""
+        """In words, which operators run as one, and what ends each group of pointwise ones."""
         data = self.data
         nodes, values = data["nodes"], data["values"]
 
@@ -83,7 +88,10 @@ class Program:
             out = node["outs"][0] if len(node["outs"]) == 1 else -1
             return values[out]["shape"] if out >= 0 else None
 
-        found = []
+        found = [
+            "the device's own: " + ", ".join(n["op"] for n in nodes[first : first + count])
+            for first, count in self.regions
+        ]
         for first, count in self.fused:
             names = ", ".join(n["op"] for n in nodes[first : first + count])
             text = f"one kernel: {names}"
