@@ -82,6 +82,13 @@ CASES: dict[str, tuple[Any, tuple[tn.Tensor, ...]]] = {
     "repeat": (lambda x: (x.repeat(2, 1, 2, 1), x.tile(2)), X),
     "repeat_interleave": (lambda x: (x.repeat_interleave(2, 1), x.repeat_interleave(3)), X),
     "unfold": (lambda x: (x.unfold(2, 3, 1), x.unfold(1, 2, 2)), X),
+    "windows": (lambda x: F.unfold(x, (2, 3), dilation=(1, 2), padding=1, stride=(2, 1)), IMAGE),
+    "fold": (
+        lambda x: F.fold(x, (5, 6), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(2, 1)),
+        (normal(2, 12, 12),)),
+    "shuffles": (
+        lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x, 2), F.channel_shuffle(x, 2)),
+        (normal(2, 4, 4, 6),)),
     "one_hot": (lambda i: F.one_hot(i, 5), (whole(2, 3),)),
     "diff": (lambda x: x.diff(n=2, dim=1), X),
     "movedim": (lambda x: (x.movedim(0, 2), x.movedim((0, 1), (2, 0))), X),
