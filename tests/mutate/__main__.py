@@ -38,7 +38,8 @@ ROOMS = {
     "nn": ["tests/ops", *LAYERS, *python("init flex_attention amp")],
     "autograd": TAPE,
     "dispatch/operators/sparse": SPARSE,
-    "dispatch/program": [*PROGRAMS, *python("fusion deferred capture programs")],
+    "dispatch/program": [*PROGRAMS, *python("fusion deferred capture programs export_parts"),
+                         "tests/plugins/test_program_device.py"],
     "dispatch/added": ["tests/plugins", *python("library cpp_extension compile fusion")],
     "dispatch/call": ["tests/ops", *TAPE, *SPARSE, *python("profiler deferred amp capture arrays")],
     "dispatch/operators": ["tests/ops", *python("tensor index random sparse arguments options")],
@@ -52,8 +53,11 @@ ROOMS = {
     "python/tenon/optim": STEPS,
     "python/tenon/distributions": python(
         "distributions distribution_facts distribution_details"),
-    "python/tenon/vision": [*python("vision"), "tests/ops/test_vision_ops.py"],
-    "python/tenon/utils/data": python("data datasets distributed_sampler"),
+    "python/tenon/vision": [*python("vision vision_beside refused_beside_layers"),
+                            "tests/ops/test_vision_ops.py"],
+    "python/tenon/utils/data": python("data datasets distributed_sampler datapipes package_parts "
+                                      "refused_beside_layers"),
+    "python/tenon/distributed": ["tests/processes"],
     "python/tenon/utils/tensorboard": python("tensorboard"),
     "python/tenon/utils": python("pytree flops graph gradcheck small_modules call_modes tensor "
                                  "beside_operators fx"),
@@ -68,9 +72,9 @@ ROOMS = {
     "python/tenon/_tape": python("autograd autograd_functions gradcheck graph "
                                     "forward_ad call_modes"),
     "python/tenon/testing": python("testing"),
-    "python/tenon/onnx": python("onnx onnx_load"),
+    "python/tenon/onnx": python("onnx onnx_load onnx_numbers onnx_operators"),
     "python/tenon/fx": python("fx compile"),
-    "python/tenon/export": python("export"),
+    "python/tenon/export": python("export export_parts"),
     "python/tenon/jit": python("jit script"),
     "python/tenon/_program": python("compile compile_default compile_graphs compile_random export "
                                     "fx jit script"),

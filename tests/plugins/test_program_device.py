@@ -407,6 +407,37 @@ assert launches("program.destroy") == made
     )
 
 
+def test_a_device_that_goes_and_comes_back(folder: Path) -> None:
+    program(
+        folder,
+        """
+import gc
+from pathlib import Path
+from tenon import _C
+def fn(x):
+    return (x * 2).relu() + 1
+x = tn.randn(8, device="sim")
+traced = tn.jit.trace(fn, x)
+want = traced(x).cpu()
+others = [tn.jit.trace(fn, x) for _ in range(3)]
+_C.retire_plugin("sim")
+try:
+    traced(x)
+except RuntimeError as err:
+    assert "was retired" in str(err), err
+else:
+    raise AssertionError("a retired device has run a program")
+del others
+gc.collect()
+"""
+        + f"tn.load_plugin({str(folder / 'tenon_sim.so')!r})"
+        + """
+y, said = change(lambda: traced(tn.ones(8, device="sim")))
+assert said == {"program.run": 1} and y.tolist() == [3.0] * 8, said
+""",
+    )
+
+
 def test_a_file_on_the_device(folder: Path, tmp_path: Path) -> None:
     """Constants of a program that was loaded are the device's from the start."""
     program(
