@@ -20,6 +20,9 @@ typedef struct sliding {
 
 static tn_status check_pair(tn_ints pair, int64_t least, const char *what, const char *wanted,
                             const char *each) {
+    if (pair.n != 2)
+        return tn_fail(TN_E_STATE, -1, "%s should be 2 numbers, but got %lld", what,
+                       (long long)pair.n);
     if (pair.v[0] >= least && pair.v[1] >= least) return TN_OK;
     return tn_fail(TN_E_STATE, -1, "%s should be %s, but got %s_height: %lld %s_width: %lld", what,
                    wanted, each, (long long)pair.v[0], each, (long long)pair.v[1]);
@@ -138,11 +141,7 @@ tn_status tni_composite_col2im(const void *args, tn_tensor **rets) {
                        "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size "
                        "and non-zero dimensions for input, but got: %s",
                        tni_shape_text_of(in));
-    if (a->output_size.v[0] < 1 || a->output_size.v[1] < 1)
-        return tn_fail(TN_E_STATE, 1,
-                       "output_size should be greater than zero, but got output_height: %lld "
-                       "output_width: %lld",
-                       PAIR(a->output_size.v));
+    TN_TRY(check_pair(a->output_size, 1, "output size", "greater than zero", "output"));
     TN_TRY(find_windows(a->kernel_size, a->dilation, a->padding, a->stride, a->output_size.v, &w));
     if (!count_taps(&w, 1, &taps)) return fail_size();
     TN_TRY(check_columns(in, &w, taps));
