@@ -41,7 +41,8 @@ ROOMS = {
     "dispatch/program": [*PROGRAMS, *python("fusion deferred capture programs export_parts"),
                          "tests/plugins/test_program_device.py"],
     "dispatch/added": ["tests/plugins", *python("library cpp_extension compile fusion")],
-    "dispatch/call": ["tests/ops", *TAPE, *SPARSE, *python("profiler deferred amp capture arrays")],
+    "dispatch/call": ["tests/ops", "tests/plugins/test_lies.py", *TAPE, *SPARSE,
+                      *python("profiler deferred amp capture arrays")],
     "dispatch/operators": ["tests/ops", *python("tensor index random sparse arguments options")],
     "dispatch": [*TAPE, *SPARSE, *python("index random storage dtypes arrays threads deferred run "
                                         "complex_parts serialization capture library")],

@@ -16,7 +16,7 @@ def compressed(a):
     return tn.tensor(a).to_sparse_csr()
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin", "max", "min"])
 def test_mm_reduce(reduce):
     """What becomes of the products of a row's elements; those that are not there do not count."""
     a, x = dense_array((5, 6)), dense_array((6, 3), density=1)
@@ -35,7 +35,7 @@ def test_mm_reduce(reduce):
         if reduce in ("sum", "mean"):
             share = np.full(len(at), 1.0 if reduce == "sum" else 1 / len(at))
         else:
-            first = int(each.argmax() if reduce == "amax" else each.argmin())
+            first = int(each.argmax() if reduce in ("amax", "max") else each.argmin())
             share = (np.arange(len(at)) == first).astype(float)
         want[i, k] = (each * share).sum()
         grad_a[i, at] += weight[i, k] * share * x[at, k]
