@@ -13,6 +13,7 @@ import added
 import as_user
 import cases
 import pytest
+import simulated
 import tenon as tn
 
 pytestmark = pytest.mark.skipif(not as_user.HAVE_CC, reason="there is no C compiler")
@@ -140,3 +141,28 @@ def test_a_device_comes_and_goes(tmp_path: Path) -> None:
             time.sleep(PAUSE)
         wait_for(served)
     assert tn.ones(2, device="flicker").tolist() == [1, 1]
+
+
+def test_another_build_of_a_retired_device(tmp_path: Path) -> None:
+    """Its tables are others, so that it gets a slot of its own, and the name means the new one."""
+    source = Path(__file__).with_name("asked_device.c").read_text(encoding="utf-8")
+    cases.add(tmp_path, "asked", source, "-std=c11")
+    source = source.replace("hears of programs", "hears of them again")
+    cases.add(tmp_path / "new", "asked", source, "-std=c11")
+    simulated.script(
+        tmp_path,
+        f"""
+old = tn.ones(3, device="asked")
+tn.retire_plugin("asked")
+tn.load_plugin({str(tmp_path / "new" / "tenon_asked.so")!r})
+new = tn.ones(3, device="asked")
+assert (new + 1).tolist() == [2.0] * 3
+assert old.cpu().tolist() == [1.0] * 3  # what the retired one holds can be copied away
+try:
+    old + 1
+except RuntimeError as err:
+    assert "was retired" in str(err), err
+else:
+    raise AssertionError("a retired device has computed")
+""",
+    )
