@@ -52,6 +52,17 @@ static tn_status find_windows(tn_ints kernel, tn_ints dilation, tn_ints padding,
     return TN_OK;
 }
 
+/* Planes that may stand in batches, which may be none; nothing else is empty. ndim: of a batch. */
+static tn_status check_planes(const tn_view *in, int32_t ndim, const char *wanted,
+                              bool *ret_batched) {
+    bool batched = in->ndim == ndim, whole = batched || in->ndim == ndim - 1;
+    for (int32_t d = batched; d < in->ndim; d++) whole &= in->shape[d] > 0;
+    *ret_batched = batched;
+    if (whole) return TN_OK;
+    return tn_fail(TN_E_STATE, 0, "Expected %s for input, but got: %s", wanted,
+                   tni_shape_text_of(in));
+}
+
 #define PAIR(v) (long long)(v)[0], (long long)(v)[1]
 
 /* Elements of one window, with several planes; false: more than sizes can be. */
@@ -72,13 +83,11 @@ tn_status tni_composite_im2col(const void *args, tn_tensor **rets) {
     tni_scope s = {0};
     sliding w;
     int64_t taps;
-    bool batched = in->ndim == 4, whole = batched || in->ndim == 3;
-    for (int32_t d = batched; d < in->ndim; d++) whole &= in->shape[d] > 0;
-    if (!whole)
-        return tn_fail(TN_E_STATE, 0,
-                       "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other "
-                       "non-zero dimensions for input, but got: %s",
-                       tni_shape_text_of(in));
+    bool batched;
+    TN_TRY(check_planes(in, 4,
+                        "3D or 4D (batch mode) tensor with possibly 0 batch size and other "
+                        "non-zero dimensions",
+                        &batched));
     TN_TRY(find_windows(a->kernel_size, a->dilation, a->padding, a->stride,
                         in->shape + in->ndim - 2, &w));
     if (w.count[0] < 1 || w.count[1] < 1)
@@ -134,13 +143,11 @@ tn_status tni_composite_col2im(const void *args, tn_tensor **rets) {
     tni_scope s = {0};
     sliding w;
     int64_t taps;
-    bool batched = in->ndim == 3, whole = batched || in->ndim == 2;
-    for (int32_t d = batched; d < in->ndim; d++) whole &= in->shape[d] > 0;
-    if (!whole)
-        return tn_fail(TN_E_STATE, 0,
-                       "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size "
-                       "and non-zero dimensions for input, but got: %s",
-                       tni_shape_text_of(in));
+    bool batched;
+    TN_TRY(check_planes(in, 3,
+                        "2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
+                        "non-zero dimensions",
+                        &batched));
     TN_TRY(check_pair(a->output_size, 1, "output size", "greater than zero", "output"));
     TN_TRY(find_windows(a->kernel_size, a->dilation, a->padding, a->stride, a->output_size.v, &w));
     if (!count_taps(&w, 1, &taps)) return fail_size();
