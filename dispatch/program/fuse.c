@@ -475,7 +475,7 @@ const tni_pfused *tni_p_fused(const tn_program *program) {
     tn_program *p = (tn_program *)(uintptr_t)program;
     tni_pfused *f = atomic_load_explicit(&p->fused, memory_order_acquire);
     if (f) return f;
-    if (tni_tls.layers | (uint64_t)(tni_tls.watcher != NULL)) return &none; /* not now */
+    if (tni_p_is_watched()) return &none; /* not now */
     if (tni_device_ready(0) != TN_OK || !tni_device_at(0)->ifaces.codegen2) return &none;
     tni_os_lock(&lock);
     f = atomic_load_explicit(&p->fused, memory_order_relaxed);
@@ -541,7 +541,7 @@ static tn_status run_code(const tn_program *p, const tni_pgroup *g, tn_tensor **
 
 bool tni_p_group_ready(const tn_program *p, const tni_pgroup *g, tn_tensor *const *tensors) {
     uint64_t any = 0;
-    if (tni_tls.layers | (uint64_t)(tni_tls.watcher != NULL)) return false;
+    if (tni_p_is_watched()) return false;
     for (int32_t i = 0; i < g->count; i++)
         for (int32_t k = 0; k < p->node[g->first + i].nin; k++) {
             int32_t id = p->node[g->first + i].in[k];
@@ -556,7 +556,7 @@ tn_status tni_p_run_group(const tn_program *p, const tni_pgroup *g, tn_tensor **
     int64_t shape[TN_MAX_DIMS];
     int32_t ndim;
     uint64_t any = 0;
-    if (tni_tls.layers | (uint64_t)(tni_tls.watcher != NULL)) return TN_DECLINE;
+    if (tni_p_is_watched()) return TN_DECLINE;
     for (int32_t i = 0; i < g->nin; i++) {
         tn_tensor *t = ts[g->nout + i] = tensors[g->value[g->nout + i]];
         if (!t) return TN_DECLINE;

@@ -112,6 +112,10 @@ static inline bool tni_p_is_random(const tn_op *op) {
         if (op->fields[i].kind == TN_F_GENERATOR) return true;
     return op->flags & TNI_OP_RANDOM;
 }
+/* Whether something looks at the thread's calls: a layer, or a graph that captures them. */
+static inline bool tni_p_is_watched(void) {
+    return tni_tls.layers | (uint64_t)(tni_tls.watcher != NULL);
+}
 /* Groups and regions are looked for anew when the program runs next. */
 void tni_p_forget_compiled(tn_program *p);
 bool tni_p_shares(const tn_tensor *a, const tn_tensor *b);

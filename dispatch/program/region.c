@@ -17,8 +17,7 @@ enum {
 }; /* tensors of a run without a block; different sizes of a program */
 
 static tni_os_mutex lock = TNI_OS_MUTEX_INIT;
-static const tni_pregions none;
-static tni_pregions no_device; /* in a program's place for them; without sizes */
+static tni_pregions none; /* also in the place of a program none of whose devices takes parts */
 
 typedef struct finder {
     const tn_program *p;
@@ -351,17 +350,17 @@ const tni_pregions *tni_p_regions(const tn_program *program, const int64_t *size
     tn_program *p = (tn_program *)(uintptr_t)program;
     tni_pregions *first = atomic_load_explicit(&p->regions, memory_order_acquire), *found;
     int32_t count;
-    if (first == &no_device) return &none;
+    if (first == &none) return first;
     found = find_known(p, first, sizes, &count);
     if (found) return found;
-    if (tni_tls.layers | (uint64_t)(tni_tls.watcher != NULL)) return &none; /* not now */
+    if (tni_p_is_watched()) return &none; /* not now */
     tni_os_lock(&lock);
     first = atomic_load_explicit(&p->regions, memory_order_relaxed);
     if (!first && !has_device(p)) {
-        first = &no_device;
+        first = &none;
         atomic_store_explicit(&p->regions, first, memory_order_release);
     }
-    found = first == &no_device ? first : find_known(p, first, sizes, &count);
+    found = first == &none ? first : find_known(p, first, sizes, &count);
     if (!found && count < MOST_SIZES) {
         found = make_known(p, sizes);
         if (found) {
@@ -377,7 +376,7 @@ const tni_pregions *tni_p_regions(const tn_program *program, const int64_t *size
 
 static bool is_ready(const tni_pregion *r, tn_tensor *const *tensors) {
     uint64_t any = 0, all = TN_W_CONTIGUOUS;
-    if (tni_tls.layers | (uint64_t)(tni_tls.watcher != NULL)) return false;
+    if (tni_p_is_watched()) return false;
     for (int32_t i = 0; i < r->nin; i++) {
         const tn_tensor *t = tensors[r->value[r->nout + i]];
         if (!t) return false;

@@ -177,7 +177,7 @@ static tn_status run(const tn_program *p, tn_tensor *const *inputs, int32_t n, t
 }
 
 int tn_program_modes(void) {
-    if (tni_tls.layers || tni_tls.watcher) return -1;
+    if (tni_p_is_watched()) return -1;
     return (tni_tls.no_grad == 0) | (tni_tls.inference != 0) << 1 | tn_dtype_default() << 2;
 }
 
