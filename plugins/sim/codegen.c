@@ -84,14 +84,8 @@ static tn_status code_run(void *ctx, int32_t index, void *code, const tn_plan *p
     const tn_op_info op = {.name = "codegen.run"};
     const tn_call call = {.op = &op, .device_index = index, .stream = stream};
     (void)ctx;
-    sim_work *w = sim_launch(&call, run_program);
+    sim_work *w = sim_launch_with(&call, run_program, code, sizeof(program));
     if (!w) return TN_E_MEMORY;
-    w->payload = malloc(sizeof(program)); /* the code may be gone before the entry's turn */
-    if (!w->payload) {
-        sim_work_free(w);
-        return sim_host->fail(TN_E_MEMORY, -1, "out of memory");
-    }
-    memcpy(w->payload, code, sizeof(program));
     sim_give_plan(w, plan);
     return sim_go(&call, w);
 }

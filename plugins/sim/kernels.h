@@ -17,6 +17,9 @@ void sim_store_whole(int32_t dtype, void *p, int64_t x);
 /* ---- launch.c ----------------------------------------------------------------------------------*/
 /* Empty work for a call; NULL after host->fail. */
 sim_work *sim_launch(const tn_call *call, void (*run)(sim_work *w));
+/* The same, with a copy of a block as its payload: the block may be gone before the work's turn. */
+sim_work *sim_launch_with(const tn_call *call, void (*run)(sim_work *w), const void *block,
+                          size_t bytes);
 /* Hand over the operands, results first. What is wrong with one is reported by sim_go. */
 void sim_give_plan(sim_work *w, const tn_plan *plan);
 sim_view *sim_give(sim_work *w, const tn_view *v);

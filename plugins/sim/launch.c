@@ -2,6 +2,7 @@
  * plan, shapes, numbers, is copied; addresses become addresses that a kernel may use. */
 #include "kernels.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 sim_work *sim_launch(const tn_call *call, void (*run)(sim_work *w)) {
@@ -14,6 +15,20 @@ sim_work *sim_launch(const tn_call *call, void (*run)(sim_work *w)) {
     w->slot = call->device_slot;
     w->dtype = call->dtype;
     return w;
+}
+
+sim_work *sim_launch_with(const tn_call *call, void (*run)(sim_work *w), const void *block,
+                          size_t bytes) {
+    sim_work *w = sim_launch(call, run);
+    if (!w) return NULL;
+    w->payload = malloc(bytes);
+    if (w->payload) {
+        memcpy(w->payload, block, bytes);
+        return w;
+    }
+    sim_work_free(w);
+    sim_host->fail(TN_E_MEMORY, -1, "out of memory");
+    return NULL;
 }
 
 /* The readable address of element 0 of an operand that reaches from lo to hi, in bytes. */

@@ -239,14 +239,8 @@ static tn_status code_run(void *ctx, int32_t index, void *compiled, const tn_vie
                           .stream = stream,
                           .device_slot = (uint32_t)tn_view_device(values[0])};
     (void)ctx;
-    sim_work *w = sim_launch(&call, run_program);
+    sim_work *w = sim_launch_with(&call, run_program, c, c->bytes);
     if (!w) return TN_E_MEMORY;
-    w->payload = malloc(c->bytes); /* the code may be gone before the entry's turn */
-    if (!w->payload) {
-        sim_work_free(w);
-        return sim_host->fail(TN_E_MEMORY, -1, "out of memory");
-    }
-    memcpy(w->payload, c, c->bytes);
     for (int32_t i = 0; i < c->noutputs + c->ninputs; i++) sim_give(w, values[i]);
     return sim_go(&call, w);
 }
