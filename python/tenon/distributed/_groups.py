@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from tenon.distributed import _engine, _place
-from tenon.distributed._store import FileStore, HashStore, meeting_url
+from tenon.distributed._store import FileStore, HashStore, checked_span, meeting_url
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
 LONGEST_TIMEOUT = timedelta(days=3650)
@@ -202,11 +202,7 @@ def _seconds(timeout: Any) -> float:
     """A timeout in seconds; engines count nanoseconds, of which there are no more than years."""
     if timeout is None:
         return DEFAULT_TIMEOUT.total_seconds()
-    if not isinstance(timeout, timedelta):
-        raise TypeError(
-            f"Expected timeout argument to be of type datetime.timedelta, got {timeout!r}"
-        )
-    return max(min(timeout.total_seconds(), LONGEST_TIMEOUT.total_seconds()), 0.0)
+    return max(min(checked_span(timeout).total_seconds(), LONGEST_TIMEOUT.total_seconds()), 0.0)
 
 
 def _where(init_method: str | None, rank: int, size: int, store: Any) -> tuple[int, int, str]:

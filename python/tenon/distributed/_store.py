@@ -46,7 +46,7 @@ def _bytes(function: str, value: Any) -> bytes:
     )
 
 
-def _span(timeout: Any) -> timedelta:
+def checked_span(timeout: Any) -> timedelta:
     """A timeout; anything else is an error before something is waited for."""
     if not isinstance(timeout, timedelta):
         raise TypeError(
@@ -76,7 +76,7 @@ class Store:
 
     def _wait(self, ready: Callable[[dict[str, bytes]], Any], timeout: Any, what: str) -> Any:
         """What `ready` makes of the store, as soon as it is not None."""
-        span = self._timeout if timeout is None else _span(timeout)
+        span = self._timeout if timeout is None else checked_span(timeout)
         deadline, pause = time.monotonic() + span.total_seconds(), 0.0005
         while True:
             with self._change() as values:
@@ -224,7 +224,7 @@ class Store:
 
     def set_timeout(self, timeout: timedelta) -> None:
         """How long keys are waited for from here on."""
-        self._timeout = _span(timeout)
+        self._timeout = checked_span(timeout)
 
     def has_extended_api(self) -> bool:
         """Whether append, multi_set and multi_get are there."""
@@ -357,7 +357,7 @@ class TCPStore(_Log):
         use_libuv: bool = True,
     ) -> None:
         del master_listen_fd, use_libuv
-        _span(timeout)
+        checked_span(timeout)
         if not 0 <= port < 1 << 16:
             raise ValueError(f"TCPStore(): port {port} is none")
         folder = _place.own_folder(host_name)
