@@ -112,13 +112,35 @@ TMPL_INLINE double tmpl_double(uint64_t u) {
 
 TMPL_INLINE float tmpl_from_bf16(uint16_t h) { return tmpl_float((uint32_t)h << 16); }
 
-/* Round to nearest, ties to even; a NaN stays a quiet NaN. */
+/* Half precision rounds to nearest, ties to even; a NaN stays a quiet NaN. A GPU has instructions
+ * for it, whose NaN has no sign. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+TMPL_INLINE uint16_t tmpl_to_bf16(float x) {
+    uint16_t h;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+}
+#else
 TMPL_INLINE uint16_t tmpl_to_bf16(float x) {
     uint32_t u = tmpl_bits32(x);
     uint32_t r = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
     return (uint16_t)(x != x ? 0x7fc0u | (u >> 16 & 0x8000u) : r);
 }
+#endif
 
+#if defined(__CUDA_ARCH__)
+TMPL_INLINE float tmpl_from_f16(uint16_t h) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+    return x;
+}
+
+TMPL_INLINE uint16_t tmpl_to_f16(float x) {
+    uint16_t h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+}
+#else
 /* The half's bits, moved into a float's places, are its value times 2^-112, subnormals included. */
 TMPL_INLINE float tmpl_from_f16(uint16_t h) {
     uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13;
@@ -138,6 +160,7 @@ TMPL_INLINE uint16_t tmpl_to_f16(float x) {
     r = a > 0x7f800000u ? 0x7e00u : r;
     return (uint16_t)(r | sign);
 }
+#endif
 
 /* Complex numbers from their parts, without the arithmetic that would lose signs and NaN. */
 #if defined(TMPL_CUDA)
