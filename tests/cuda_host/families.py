@@ -150,6 +150,17 @@ def call_norm() -> Any:
 
 
 @family
+def call_norm_last() -> Any:
+    """In a type that cuDNN does not take: one part of the pixels, and several."""
+    for size in ((2, 8, 5, 6), (2, 8, 40, 41)):
+        x = randn(*size).to(tn.bfloat16, memory_format=tn.channels_last).requires_grad_()
+        w, b = (randn(8).to(tn.bfloat16).requires_grad_() for _ in range(2))
+        y = backward(F.batch_norm(x, None, None, w, b, training=True))
+        F.batch_norm(x.detach(), w.detach(), b.detach() ** 2, training=False)
+    return y
+
+
+@family
 def call_optim() -> Any:
     params = [tn.nn.Parameter(randn(n)) for n in (3, 100, 5000)]
     for make in (tn.optim.SGD, tn.optim.AdamW, tn.optim.NAdam):

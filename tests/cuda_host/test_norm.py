@@ -92,6 +92,52 @@ assert len(seen) == 1
 """)
 
 
+def test_batch_norm_of_channels_side_by_side() -> None:
+    """Packs of channels in one part and in many, of operands that lie elsewhere in 16 bytes, or in
+    another layout than the input's; numbers far from 0."""
+    harness.script(
+        START
+        + """
+def run(x, g, w, b):
+    x, w, b = (t.detach().requires_grad_() for t in (x, w, b))
+    y = F.batch_norm(x, None, None, w, b, True)
+    return [y.detach(), *tn.autograd.grad(y, (x, w, b), g)]
+last = lambda t: t.contiguous(memory_format=tn.channels_last)
+def apart(t):  # the same numbers, a number behind where 16 bytes begin
+    n, c, h, w = t.shape
+    room = tn.zeros(t.numel() + 1, device="cuda", dtype=t.dtype)[1:].reshape(n, h, w, c)
+    room.copy_(t.permute(0, 2, 3, 1))
+    return room.permute(0, 3, 1, 2)
+for dtype, shape, tolerance in (
+    (tn.float64, (3, 6, 30, 31), 1e-11), (tn.float32, (2, 24, 9, 8), 1e-5),
+    (tn.float32, (3, 136, 20, 21), 1e-5), (tn.float16, (5, 16, 40, 41), 4e-3),
+    (tn.bfloat16, (2, 272, 9, 8), 3e-2), (tn.bfloat16, (4, 8, 1, 3), 3e-2)):
+    c, axes, by = shape[1], (0, 2, 3), (1, -1, 1, 1)
+    x, g = (send(rng.standard_normal(shape), dtype) for _ in range(2))
+    x = x + 30
+    w, b = (send(rng.standard_normal(c), dtype) for _ in range(2))
+    xs, gs, ws, bs = (t.cpu().double().numpy() for t in (x, g, w, b))
+    rstd = (1 / np.sqrt(xs.var(axes) + 1e-5)).reshape(by)
+    hat = (xs - xs.mean(axes).reshape(by)) * rstd
+    gw, gb, n = (gs * hat).sum(axes), gs.sum(axes), xs.size // c
+    gx = (gs - (gb.reshape(by) + hat * gw.reshape(by)) / n) * rstd * ws.reshape(by)
+    want = [hat * ws.reshape(by) + bs.reshape(by), gx, gw, gb]
+    first = run(last(x), last(g), w, b)
+    for got, v in zip(first, want):
+        check(got, v, tolerance * max(1, np.abs(v).max()), (dtype, shape))
+    for again in (run(last(x), last(g), w, b), run(apart(x), apart(g), w, b)):
+        assert all(tn.equal(p, q) for p, q in zip(first, again)), (dtype, shape)
+    for got, v in zip(run(last(x), g.contiguous(), w, b), want):
+        check(got, v, tolerance * max(1, np.abs(v).max()), (dtype, shape, "plain grad"))
+large = tn.full((2, 8, 3, 3), 1e25, device="cuda")  # whose square is no float32
+for x in (large, last(large)):
+    check(F.batch_norm(x, None, None, None, tn.full((8,), 2.0, device="cuda"), True),
+          np.full(x.shape, 2.0))
+ran_natively("native_batch_norm", "_batch_norm_backward")
+"""
+    )
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_batch_norm(training: bool) -> None:
     """Planes, channels side by side, strides of all kinds; one part of a channel and many."""
@@ -115,9 +161,11 @@ plain = lambda t: t
 last = lambda t: t.contiguous(memory_format=tn.channels_last)
 odd = lambda t: t.transpose(-1, -2).contiguous().transpose(-1, -2)
 flat = lambda t: t.t().contiguous().t()
+cut = lambda t: last(tn.cat([t, t, t[:, :3]], 1))[:, 6:12]  # of pixels of 15 numbers
 for shape, layout in (((40, 3), plain), ((300, 70), plain), ((2, 3, 5, 4), plain), ((600, 2), flat),
                       ((3, 1, 9), plain), ((2, 5, 40, 41), plain), ((2, 5, 7, 6), last),
-                      ((3, 40, 9, 8), last), ((2, 3, 4, 6), odd), ((4, 2, 3, 4, 5), odd)):
+                      ((3, 40, 9, 8), last), ((2, 3, 4, 6), odd), ((4, 2, 3, 4, 5), odd),
+                      ((2, 5, 30, 31), last), ((3, 8, 30, 31), last), ((2, 6, 3, 5), cut)):
     c = shape[1]
     x, g = rng.standard_normal(shape) + 3, rng.standard_normal(shape)
     w, b, mean = rng.standard_normal((3, c))

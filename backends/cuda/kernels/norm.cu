@@ -1,60 +1,13 @@
 /* norm.cu: layer_norm and batch_norm of one floating type, forward and backward.
  *
  * types: float */
-#include "device.h"
-
-#include "args_norm.h"
-#include "join_lanes.h"
-#include "scalar.h"
+#include "norm_shared.h"
 
 enum {
-    NORM_VECTOR = 16 / sizeof(T), /* elements that are loaded at once */
     NORM_HELD =
         NORM_ROW_BYTES / (int)sizeof(A) / NORM_VECTOR, /* vectors of a row that a thread holds */
     NORM_WARPS = CUDA_BLOCK / 32
 };
-
-TMPL_INLINE A norm_rstd(A square, double eps) { return (A)(1.0 / sqrt((double)square + eps)); }
-
-template <int V, typename N> struct alignas(V > 1 ? 16 : alignof(N)) norm_vector { N of[V]; };
-
-/* V elements from `x` on, `step` apart: at once where `whole` says that they may. */
-template <int V> TMPL_INLINE void norm_get(const T *x, int64_t step, bool whole, A *ret_x) {
-    norm_vector<V, T> v;
-    if (whole) {
-        v = *(const norm_vector<V, T> *)x;
-    } else {
-#pragma unroll
-        for (int k = 0; k < V; k++) v.of[k] = x[k * step];
-    }
-#pragma unroll
-    for (int k = 0; k < V; k++) ret_x[k] = LOAD(v.of[k]);
-}
-
-template <int V> TMPL_INLINE void norm_put(T *y, int64_t step, bool whole, const A *x) {
-    norm_vector<V, T> v;
-#pragma unroll
-    for (int k = 0; k < V; k++) v.of[k] = STORE(x[k]);
-    if (whole) {
-        *(norm_vector<V, T> *)y = v;
-    } else {
-#pragma unroll
-        for (int k = 0; k < V; k++) y[k * step] = v.of[k];
-    }
-}
-
-struct norm_pair {
-    A g, product;
-};
-struct norm_add {
-    CUDA_MEMBER A operator()(A p, A q) const { return p + q; }
-    CUDA_MEMBER norm_pair operator()(norm_pair p, norm_pair q) const {
-        return {p.g + q.g, p.product + q.product};
-    }
-};
-TMPL_INLINE norm_pair lanes_swap(norm_pair x, int by) {
-    return {lanes_swap(x.g, by), lanes_swap(x.product, by)};
-}
 
 /* ---- layer_norm: `lanes` neighbouring threads for each row -------------------------------------
  * Without `mean` it is rms_norm, whose rows are not centred. Long rows are read in three passes. */
@@ -462,21 +415,6 @@ TMPL_INLINE V norm_join_channel(const cuda_batch_norm_args &a, V *room, V mine, 
     return lanes_column<1>(room, (int)threadIdx.x % a.width, a.width, join);
 }
 
-/* Number, mean, and sum of squared distances from the mean, of some elements. */
-struct norm_moments {
-    A count, mean, square;
-};
-struct norm_join_moments {
-    CUDA_MEMBER norm_moments operator()(norm_moments p, norm_moments q) const {
-        if (q.count == 0) return p;
-        A count = p.count + q.count, d = q.mean - p.mean, share = q.count / count;
-        return {count, p.mean + d * share, p.square + q.square + d * d * p.count * share};
-    }
-};
-TMPL_INLINE norm_moments lanes_swap(norm_moments x, int by) {
-    return {lanes_swap(x.count, by), lanes_swap(x.mean, by), lanes_swap(x.square, by)};
-}
-
 /* Units that are loaded together: the others of a thread's last ones repeat its first one. */
 enum { NORM_AHEAD = 4, NORM_PAIRS_AHEAD = 2 };
 
@@ -522,11 +460,6 @@ TMPL_INLINE V norm_join_parts(const cuda_batch_norm_args &a, const norm_channel 
     return norm_join_channel(a, room, sum, join);
 }
 
-TMPL_INLINE void norm_blend(void *running, int64_t c, double momentum, double x) {
-    T *at = (T *)running + c;
-    if (running) *at = STORE((A)((1.0 - momentum) * (double)LOAD(*at) + momentum * x));
-}
-
 template <int V> TMPL_INLINE void norm_batch(const cuda_batch_norm_args &a) {
     SHARED(norm_moments, room, CUDA_BLOCK);
     norm_channel p = norm_find_channel(a);
@@ -550,7 +483,7 @@ template <int V> TMPL_INLINE void norm_batch(const cuda_batch_norm_args &a) {
         ((A *)a.rstd)[p.c] = rstd;
     }
     A scale = rstd * (a.weight ? LOAD(((const T *)a.weight)[p.c]) : (A)1);
-    A shift = (a.bias ? LOAD(((const T *)a.bias)[p.c]) : (A)0) - mean * scale;
+    A bias = a.bias ? LOAD(((const T *)a.bias)[p.c]) : (A)0;
     for (int64_t e = p.begin; e < p.end; e += (int64_t)NORM_AHEAD * p.lanes) {
         A v[NORM_AHEAD][V];
 #pragma unroll
@@ -558,7 +491,7 @@ template <int V> TMPL_INLINE void norm_batch(const cuda_batch_norm_args &a) {
 #pragma unroll
         for (int i = 0; i < NORM_AHEAD; i++) {
 #pragma unroll
-            for (int k = 0; k < V; k++) v[i][k] = v[i][k] * scale + shift;
+            for (int k = 0; k < V; k++) v[i][k] = (v[i][k] - mean) * scale + bias;
             if (e + (int64_t)i * p.lanes < p.end) norm_put_y<V>(a, p.c, norm_unit(p, e, i), v[i]);
         }
     }

@@ -112,13 +112,16 @@ template <int W> TMPL_INLINE packs_row softmax_lane(const cuda_softmax_args &a, 
     return packs_find<W>(x, softmax_row_at(a) < a.rows.rows ? a.rows.n : 0, a.lanes);
 }
 
-template <int W> struct softmax_packs {
-    static constexpr int count = W == 1 ? CUDA_HELD_SINGLES : CUDA_HELD((int)sizeof(T)) / W;
+enum { SOFTMAX_PACKS = CUDA_HELD((int)sizeof(T)) / PACK };
+
+template <int W, int N> struct softmax_packs {
+    static constexpr int count = N;
     packs_of<W> of[count];
 };
 
-template <int W> TMPL_INLINE softmax_packs<W> softmax_hold(const packs_row &r, const T *row) {
-    softmax_packs<W> held;
+template <int W, int N>
+TMPL_INLINE softmax_packs<W, N> softmax_hold(const packs_row &r, const T *row) {
+    softmax_packs<W, N> held;
     const packs_of<W> *in = packs_in<W>(r, row);
 #pragma unroll
     for (int k = 0; k < held.count; k++)
@@ -126,12 +129,12 @@ template <int W> TMPL_INLINE softmax_packs<W> softmax_hold(const packs_row &r, c
     return held;
 }
 
-template <int W, typename F> TMPL_INLINE void softmax_of_held(const cuda_softmax_args &a) {
+template <int W, int N, typename F> TMPL_INLINE void softmax_of_held(const cuda_softmax_args &a) {
     A *room = softmax_room();
     const T *x = (const T *)softmax_data(a, 0);
     T *out = (T *)softmax_data(a, 1);
     packs_row r = softmax_lane<W>(a, x);
-    softmax_packs<W> held = softmax_hold<W>(r, x);
+    softmax_packs<W, N> held = softmax_hold<W, N>(r, x);
     A edge = r.edge >= 0 ? LOAD(x[r.edge]) : -(A)INFINITY, most = edge, sum;
     A v[held.count][W];
 #pragma unroll
@@ -189,12 +192,13 @@ template <int W, typename F> TMPL_INLINE void softmax_of_long(const cuda_softmax
                    [&](const packs_of<W> *p, int j) { return result(LOAD(p[0].of[j])); });
 }
 
-template <int W, typename F> TMPL_INLINE void softmax_backward_of_held(const cuda_softmax_args &a) {
+template <int W, int N, typename F>
+TMPL_INLINE void softmax_backward_of_held(const cuda_softmax_args &a) {
     A *room = softmax_room();
     const T *g = (const T *)softmax_data(a, 0), *y = (const T *)softmax_data(a, 1);
     T *out = (T *)softmax_data(a, 2);
     packs_row r = softmax_lane<W>(a, g);
-    softmax_packs<W> gs = softmax_hold<W>(r, g), ys = softmax_hold<W>(r, y);
+    softmax_packs<W, N> gs = softmax_hold<W, N>(r, g), ys = softmax_hold<W, N>(r, y);
     A g_edge = r.edge >= 0 ? LOAD(g[r.edge]) : (A)0, y_edge = r.edge >= 0 ? LOAD(y[r.edge]) : (A)0;
     A sum = F::term(g_edge, y_edge);
 #pragma unroll
@@ -241,13 +245,24 @@ template <int W, typename F> TMPL_INLINE void softmax_backward_of_long(const cud
                    });
 }
 
-#define SOFTMAX_PACKED(name, body, kind)                                                           \
+/* Rows of few packs a thread are told apart: they leave room for more threads. */
+#define SOFTMAX_FEW(name, body, kind)                                                              \
+    KERNEL(TN_(name), cuda_softmax_args) { body<PACK, CUDA_HELD_FEW, kind>(a); }
+#define SOFTMAX_HELD(name, body, kind)                                                             \
+    KERNEL(TN_(name), cuda_softmax_args) {                                                         \
+        a.whole ? body<PACK, SOFTMAX_PACKS, kind>(a) : body<1, CUDA_HELD_SINGLES, kind>(a);        \
+    }
+#define SOFTMAX_LONG(name, body, kind)                                                             \
     KERNEL(TN_(name), cuda_softmax_args) { a.whole ? body<PACK, kind>(a) : body<1, kind>(a); }
-SOFTMAX_PACKED(softmax_held, softmax_of_held, softmax_result)
-SOFTMAX_PACKED(softmax_long, softmax_of_long, softmax_result)
-SOFTMAX_PACKED(log_softmax_held, softmax_of_held, log_softmax_result)
-SOFTMAX_PACKED(log_softmax_long, softmax_of_long, log_softmax_result)
-SOFTMAX_PACKED(softmax_backward_held, softmax_backward_of_held, softmax_gradient)
-SOFTMAX_PACKED(softmax_backward_long, softmax_backward_of_long, softmax_gradient)
-SOFTMAX_PACKED(log_softmax_backward_held, softmax_backward_of_held, log_softmax_gradient)
-SOFTMAX_PACKED(log_softmax_backward_long, softmax_backward_of_long, log_softmax_gradient)
+SOFTMAX_FEW(softmax_few, softmax_of_held, softmax_result)
+SOFTMAX_HELD(softmax_held, softmax_of_held, softmax_result)
+SOFTMAX_LONG(softmax_long, softmax_of_long, softmax_result)
+SOFTMAX_FEW(log_softmax_few, softmax_of_held, log_softmax_result)
+SOFTMAX_HELD(log_softmax_held, softmax_of_held, log_softmax_result)
+SOFTMAX_LONG(log_softmax_long, softmax_of_long, log_softmax_result)
+SOFTMAX_FEW(softmax_backward_few, softmax_backward_of_held, softmax_gradient)
+SOFTMAX_HELD(softmax_backward_held, softmax_backward_of_held, softmax_gradient)
+SOFTMAX_LONG(softmax_backward_long, softmax_backward_of_long, softmax_gradient)
+SOFTMAX_FEW(log_softmax_backward_few, softmax_backward_of_held, log_softmax_gradient)
+SOFTMAX_HELD(log_softmax_backward_held, softmax_backward_of_held, log_softmax_gradient)
+SOFTMAX_LONG(log_softmax_backward_long, softmax_backward_of_long, log_softmax_gradient)

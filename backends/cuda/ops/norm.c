@@ -1,4 +1,4 @@
-/* norm.c: layer_norm, rms_norm and batch_norm: host side of kernels/norm.cu.
+/* norm.c: layer_norm, rms_norm and batch_norm: host side of kernels/norm.cu and norm_last.cu.
  *
  * family: norm */
 #include "norm.h"
@@ -115,13 +115,91 @@ static tn_status make_partial(const tn_call *call, cuda_batch_norm_args *a, uint
     return room_scratch(call, n, wide_item(call), &a->partial);
 }
 
+/* ---- Channels side by side: kernels/norm_last.cu -----------------------------------------------*/
+
+static cuda_float_kernels last_moments = CUDA_FLOAT_KERNELS(norm_last, batch_norm_last_moments),
+                          last_moments_joined =
+                              CUDA_FLOAT_KERNELS(norm_last, batch_norm_last_joined),
+                          last_forward = CUDA_FLOAT_KERNELS(norm_last, batch_norm_last),
+                          last_products = CUDA_FLOAT_KERNELS(norm_last, batch_norm_last_products),
+                          last_products_joined =
+                              CUDA_FLOAT_KERNELS(norm_last, batch_norm_last_products_joined),
+                          last_backward = CUDA_FLOAT_KERNELS(norm_last, batch_norm_last_backward);
+
+/* Whether an operand's channels lie side by side and its pixels one stride apart, which is put in for
+ * that of positions. */
+static bool read_pixels(const cuda_batch_norm_args *a, const void *data, int64_t *stride) {
+    if (!data) return true;
+    if (a->positions == 1) stride[2] = stride[0];
+    return stride[1] == 1 &&
+           (a->samples == 1 || stride[0] == stride[2] * a->positions || a->positions == 1);
+}
+
+/* How pixels are cut, from sizes and layouts alone; false where channels do not lie side by side in
+ * whole packs. */
+static bool cut_last(const tn_call *call, cuda_batch_norm_args *args) {
+    enum { LEAST_PIXELS = 16, MOST_LAST_BLOCKS = 512 };
+    cuda_batch_norm_args a = *args;
+    int64_t pack = VECTOR / cuda_item_bytes(call->dtype);
+    if (a.channels <= 1 || a.channels % pack != 0 || !read_pixels(&a, a.x, a.x_stride) ||
+        !read_pixels(&a, a.grad, a.grad_stride) || !read_pixels(&a, a.y, a.y_stride))
+        return false;
+    int64_t packs = a.channels / pack;
+    a.units = a.samples * a.positions;
+    for (a.width = 1; a.width < COLUMNS && a.width < packs;) a.width *= 2;
+    int64_t blocks = (packs + a.width - 1) / a.width;
+    int64_t parts =
+        cuda_cut(a.units, CUDA_BLOCK / a.width * LEAST_PIXELS, blocks, MOST_LAST_BLOCKS);
+    a.span = (a.units + parts - 1) / parts;
+    a.parts = (int32_t)parts;
+    a.x_whole = is_aligned(a.x) && a.x_stride[2] % pack == 0;
+    a.grad_whole = is_aligned(a.grad) && a.grad_stride[2] % pack == 0;
+    a.y_whole = is_aligned(a.y) && a.y_stride[2] % pack == 0;
+    *args = a;
+    return true;
+}
+
+static tn_status launch_last(const tn_call *call, cuda_float_kernels kernels,
+                             const cuda_batch_norm_args *a) {
+    int64_t width = a->width * (VECTOR / cuda_item_bytes(call->dtype));
+    int64_t blocks = (a->channels + width - 1) / width * a->parts;
+    return cuda_launch(call, cuda_float_kernel(call, kernels), blocks, CUDA_BLOCK, a);
+}
+
+/* What all pixels of a channel come to: `numbers` numbers of each part, which a second launch joins. */
+static tn_status sum_last(const tn_call *call, cuda_float_kernels parts, cuda_float_kernels joined,
+                          uint64_t numbers, cuda_batch_norm_args *a) {
+    enum { JOINED = 8 }; /* channels of a block */
+    tn_status st = a->parts > 1 ? make_partial(call, a, numbers) : TN_OK;
+    if (st == TN_OK) st = launch_last(call, parts, a);
+    if (st != TN_OK || a->parts == 1) return st;
+    return cuda_launch(call, cuda_float_kernel(call, joined), (a->channels + JOINED - 1) / JOINED,
+                       CUDA_BLOCK, a);
+}
+
+static tn_status run_last_forward(const tn_call *call, cuda_batch_norm_args *a) {
+    tn_status st = TN_OK;
+    if (a->training) st = sum_last(call, last_moments, last_moments_joined, 3, a);
+    return st == TN_OK ? launch_last(call, last_forward, a) : st;
+}
+
+static tn_status run_last_backward(const tn_call *call, cuda_batch_norm_args *a) {
+    tn_status st = room_scratch(call, a->channels, 2 * wide_item(call), &a->sums);
+    if (st == TN_OK) st = sum_last(call, last_products, last_products_joined, 2, a);
+    return st == TN_OK && a->y ? launch_last(call, last_backward, a) : st;
+}
+
+/* ---- Either way --------------------------------------------------------------------------------*/
+
 static tn_status run_forward(const tn_call *call, cuda_batch_norm_args *a) {
+    if (cut_last(call, a)) return run_last_forward(call, a);
     tn_status st = a->training ? make_partial(call, a, 3) : TN_OK;
     if (st == TN_OK && a->training) st = launch_channels(call, &batch_moments, a);
     return st == TN_OK ? launch_channels(call, &batch_forward, a) : st;
 }
 
 static tn_status run_backward(const tn_call *call, cuda_batch_norm_args *a) {
+    if (cut_last(call, a)) return run_last_backward(call, a);
     tn_status st = make_partial(call, a, 2);
     if (st == TN_OK) st = launch_channels(call, &batch_products, a);
     return st == TN_OK ? launch_channels(call, &batch_backward, a) : st;

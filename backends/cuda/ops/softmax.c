@@ -7,14 +7,14 @@
 
 #include "kernels/args/args_softmax.h"
 
-/* A kernel for rows that a block's threads can hold, for longer ones, and for those not packed. */
-enum { HELD, LONG, COLUMNS };
+/* A kernel for rows of few packs a thread, for others that a block's threads can hold, for longer ones,
+ * and for those not packed. */
+enum { FEW, HELD, LONG, COLUMNS };
 typedef cuda_float_kernels kernels_by_way[COLUMNS + 1];
 #define SOFTMAX_KERNELS(stem)                                                                      \
     {                                                                                              \
-        [HELD] = CUDA_FLOAT_KERNELS(softmax, stem##_held),                                         \
-        [LONG] = CUDA_FLOAT_KERNELS(softmax, stem##_long),                                         \
-        [COLUMNS] = CUDA_FLOAT_KERNELS(softmax, stem),                                             \
+        CUDA_FLOAT_KERNELS(softmax, stem##_few), CUDA_FLOAT_KERNELS(softmax, stem##_held),         \
+            CUDA_FLOAT_KERNELS(softmax, stem##_long), CUDA_FLOAT_KERNELS(softmax, stem),           \
     }
 
 static kernels_by_way softmax_kernels = SOFTMAX_KERNELS(softmax),
@@ -22,7 +22,8 @@ static kernels_by_way softmax_kernels = SOFTMAX_KERNELS(softmax),
                       softmax_backward_kernels = SOFTMAX_KERNELS(softmax_backward),
                       log_softmax_backward_kernels = SOFTMAX_KERNELS(log_softmax_backward);
 
-/* How rows that are packed in all operands are shared out: HELD or LONG. */
+/* How rows that are packed in all operands are shared out: FEW, HELD or LONG. Threads of one warp are
+ * joined faster than those of several; with two operands to hold, more threads come first. */
 static int share_packed(const tn_view *const *views, int32_t n, cuda_softmax_args *a) {
     enum { LEAST_PACKS = 8 }; /* of a row with edges */
     cuda_rows_args *rows = &a->rows;
@@ -39,8 +40,11 @@ static int share_packed(const tn_view *const *views, int32_t n, cuda_softmax_arg
     int64_t items = a->whole ? rows->n / pack : rows->n;
     int64_t each = a->whole ? CUDA_HELD(item) / pack : CUDA_HELD_SINGLES;
     int32_t least = a->whole && edges % 16 ? (int32_t)(2 * pack) : 1;
-    a->lanes = cuda_pack_lanes(items, each, rows->rows, least);
+    int32_t few = cuda_pack_lanes(items, CUDA_HELD_FEW, rows->rows, least);
+    bool are_few = a->whole && items <= few * CUDA_HELD_FEW && (few <= 32 || n > 2);
+    a->lanes = are_few ? few : cuda_pack_lanes(items, each, rows->rows, least);
     rows->width = CUDA_BLOCK / a->lanes;
+    if (are_few) return FEW;
     return items <= a->lanes * each ? HELD : LONG;
 }
 

@@ -21,11 +21,13 @@ typedef struct cuda_layer_norm_args {
     double eps;
 } cuda_layer_norm_args;
 
-/* batch_norm. Strides in elements, of sample, channel and position; parts of channels: norm.cu. */
+/* batch_norm. Strides in elements, of sample, channel and position; parts of channels: norm.cu. Where channels
+ * lie side by side (norm_last.cu) units are pixels, and `width` counts packs of channels. */
 typedef struct cuda_batch_norm_args {
     const void *x, *grad, *weight, *bias;
     void *y; /* the result, or the gradient of x, or NULL */
     void *running_mean, *running_var, *mean, *rstd, *grad_weight, *grad_bias, *partial;
+    void *sums; /* norm_last.cu: of g and of g (x - mean), per channel */
     int64_t samples, channels, positions, span;
     int64_t units; /* vectors of positions of a sample */
     int64_t x_stride[3], grad_stride[3], y_stride[3];

@@ -4,9 +4,10 @@
 
 #include "args.h"
 
-/* Elements of a packed row that a thread can hold: of rows in packs, and of others. */
+/* Elements of a packed row that a thread can hold: of rows in packs, and of others; and packs that are
+ * few. */
 #define CUDA_HELD(item) (128 / ((item) < 4 ? 4 : (item)))
-enum { CUDA_HELD_SINGLES = 8 };
+enum { CUDA_HELD_SINGLES = 8, CUDA_HELD_FEW = 2 };
 
 /* Packed rows are taken by `lanes` neighbouring threads each, in packs of 16 bytes where they are
  * `whole` (packs.h). */
