@@ -6,20 +6,26 @@
  * zero, whatever is there. With `along` a weight is replaced by its change when the place moves that way.
  *
  * family: grid; types: f32 f64; isa: each; fused */
-#include <limits.h>
 #include <math.h>
 
 #include <tenon/args_vision.h>
 
 #include "common/tmpl.h"
 
+#include "common/grid.h"
+
 #include "caches.h"
 #include "cpu_priv.h"
 #include "pack.h"
 
-enum { BILINEAR = TN_GRID_SAMPLE_BILINEAR, NEAREST, BICUBIC };
-enum { ZEROS = TN_GRID_SAMPLE_ZEROS, BORDER, REFLECTION };
-enum { AXES = 3, TAPS = 4, PRODUCTS = 16, BLOCK = 64 };
+enum { AXES = GRID_AXES, TAPS = GRID_TAPS, PRODUCTS = 16, BLOCK = 64 };
+_Static_assert((int)GRID_BILINEAR == TN_GRID_SAMPLE_BILINEAR &&
+                   (int)GRID_NEAREST == TN_GRID_SAMPLE_NEAREST &&
+                   (int)GRID_BICUBIC == TN_GRID_SAMPLE_BICUBIC &&
+                   (int)GRID_ZEROS == TN_GRID_SAMPLE_ZEROS &&
+                   (int)GRID_BORDER == TN_GRID_SAMPLE_BORDER &&
+                   (int)GRID_REFLECTION == TN_GRID_SAMPLE_REFLECTION,
+               "formulas know the same numbers");
 
 typedef struct grid_job {
     const T *image, *grad, *grid, *along;
@@ -30,69 +36,6 @@ typedef struct grid_job {
     int64_t mode, padding;
     bool corners;
 } grid_job;
-
-/* ---- One place along one dimension -------------------------------------------------------------*/
-
-typedef struct taps {
-    int32_t count, at[TAPS];
-    T w[TAPS], d[TAPS], dd[TAPS];
-} taps;
-
-/* Within [0, size - 1]; *ret_turn: how x moves with its argument. */
-TMPL_INLINE T clipped(T x, int64_t size, T *ret_turn) {
-    T last = (T)(size - 1), low = x > 0 ? x : 0;
-    *ret_turn = x > 0 && x < last ? *ret_turn : 0;
-    return low >= last ? last : low;
-}
-
-static T reflected(T x, int64_t size, bool corners, T *ret_turn) {
-    T least = corners ? 0 : (T)-0.5, span = corners ? (T)(size - 1) : (T)size;
-    if (span == 0) *ret_turn = 0;
-    if (span == 0) return 0;
-    x -= least;
-    if (x < 0) *ret_turn = -*ret_turn;
-    x = x < 0 ? -x : x;
-    T rest = (T)fmod((double)x, (double)span), flips = (T)floor((double)(x / span));
-    bool odd = fmod((double)flips, 2) != 0;
-    if (odd) *ret_turn = -*ret_turn;
-    return odd ? span - rest + least : rest + least;
-}
-
-/* What no int holds, and NaN, is far outside. */
-TMPL_INLINE T held(T x) { return x < (T)INT_MAX - 1 && x > (T)INT_MIN + 1 ? x : -100; }
-
-static T inside(const grid_job *j, T x, int64_t size, T *ret_turn) {
-    if (j->padding == REFLECTION) x = reflected(x, size, j->corners, ret_turn);
-    if (j->padding != ZEROS) x = clipped(x, size, ret_turn);
-    return held(x);
-}
-
-static int32_t within(int64_t at, int64_t size) { return at >= 0 && at < size ? (int32_t)at : -1; }
-
-static void cubic_taps(const grid_job *j, T x, T slope, int64_t size, taps *ret) {
-    const T a = (T)-0.75;
-    T low = (T)floor((double)x), t = x - low, turn = 1;
-    ret->count = 4;
-    for (int i = 0; i < 4; i++) {
-        bool far = i == 0 || i == 3;
-        T side = i < 2 ? 1 : -1, u = i == 0 ? t + 1 : i == 1 ? t : i == 2 ? 1 - t : 2 - t;
-        ret->w[i] =
-            far ? ((a * u - 5 * a) * u + 8 * a) * u - 4 * a : ((a + 2) * u - (a + 3)) * u * u + 1;
-        T d = far ? (3 * a * u - 10 * a) * u + 8 * a : (3 * (a + 2) * u - 2 * (a + 3)) * u;
-        ret->d[i] = d * side * slope;
-        ret->dd[i] = (far ? 6 * a * u - 10 * a : 6 * (a + 2) * u - 2 * (a + 3)) * slope * slope;
-        ret->at[i] = within((int64_t)inside(j, low + (T)(i - 1), size, &turn), size);
-    }
-}
-
-/* Where a number of the grid stands along a dimension. */
-TMPL_INLINE T place_of(const grid_job *j, T g, int64_t size) {
-    return j->corners ? (g + 1) / 2 * (T)(size - 1) : ((g + 1) * (T)size - 1) / 2;
-}
-
-TMPL_INLINE T slope_of(const grid_job *j, int64_t size) {
-    return j->corners ? (T)(size - 1) / 2 : (T)size / 2;
-}
 
 /* ---- A block of places -------------------------------------------------------------------------*/
 
@@ -135,12 +78,11 @@ typedef struct lines {
 } lines;
 
 static void cubic_lines(const grid_job *j, const T *x, int64_t size, int64_t n, lines *ret) {
-    T slope = slope_of(j, size);
-    taps t;
+    T slope = grid_slope(size, j->corners);
+    grid_taps t;
     ret->count = 4;
     for (int64_t p = 0; p < n; p++) {
-        bool near = x[p] < (T)INT_MAX - 4 && x[p] > (T)INT_MIN + 4;
-        cubic_taps(j, near ? x[p] : -100, slope, size, &t);
+        grid_cubic(x[p], slope, size, j->padding, j->corners, &t);
         for (int32_t i = 0; i < 4; i++) {
             ret->in[i][p] = t.at[i] >= 0;
             ret->at[i][p] = t.at[i] >= 0 ? t.at[i] : 0;
@@ -192,21 +134,21 @@ static void lines_of(const grid_job *j, int64_t n, int64_t first, int a, const b
     T x[BLOCK], slope[BLOCK];
     TMPL_VECTOR
     for (int64_t p = 0; p < b->n; p++) {
-        x[p] = place_of(j, g[p * axes], size);
-        slope[p] = slope_of(j, size);
+        x[p] = grid_place(g[p * axes], size, j->corners);
+        slope[p] = grid_slope(size, j->corners);
     }
-    if (j->mode == BICUBIC) {
+    if (j->mode == GRID_BICUBIC) {
         cubic_lines(j, x, size, b->n, ret);
         return;
     }
-    for (int64_t p = 0; j->padding == REFLECTION && p < b->n; p++)
-        x[p] = reflected(x[p], size, j->corners, &slope[p]);
+    for (int64_t p = 0; j->padding == GRID_REFLECTION && p < b->n; p++)
+        x[p] = grid_reflect(x[p], size, j->corners, &slope[p]);
     TMPL_VECTOR
     for (int64_t p = 0; p < b->n; p++) {
-        T in = j->padding == ZEROS ? x[p] : clipped(x[p], size, &slope[p]);
-        x[p] = held(in);
+        T in = j->padding == GRID_ZEROS ? x[p] : grid_clip(x[p], size, &slope[p]);
+        x[p] = grid_hold(in);
     }
-    if (j->mode == NEAREST)
+    if (j->mode == GRID_NEAREST)
         nearest_lines(x, size, b->n, ret);
     else
         linear_lines(x, slope, size, b->n, ret);
@@ -304,7 +246,7 @@ static void look_block(const block *b, const T *x, T *y) {
 
 /* Elements of a block's tables without derivatives. */
 static int64_t table_size(const grid_job *j) {
-    int64_t side = j->mode == BICUBIC ? 4 : j->mode == NEAREST ? 1 : 2, products = 1;
+    int64_t side = j->mode == GRID_BICUBIC ? 4 : j->mode == GRID_NEAREST ? 1 : 2, products = 1;
     for (int a = 0; a < j->axes; a++) products *= side;
     return products * BLOCK;
 }

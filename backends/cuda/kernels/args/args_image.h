@@ -63,4 +63,22 @@ typedef struct cuda_triangle_args {
     int32_t upper, reserved;
 } cuda_triangle_args;
 
+/* Images at the places of a grid: all tensors are packed; dimensions of an image and of its places are
+ * the fastest first, and one where there are two. Images first .. are looked at. */
+enum { CUDA_GRID_CHANNELS = 4 /* that a thread takes */ };
+typedef struct cuda_grid_args {
+    const void *image, *grad, *grid;
+    const void *along; /* NULL: values, else how they change when the places move so */
+    void *y;
+    int64_t numel; /* of threads */
+    int64_t first, channels, plane, points;
+    int64_t size[3];
+    int32_t axes, padding, corners, reserved;
+    /* The gradient of the image: where neighbours lie, as numbers of elements of these images, the same
+     * sorted and where each stood, and their weights. */
+    int64_t *at, *sorted, *position;
+    void *weight;
+    int64_t taps, outside; /* how many there are; what stands for a neighbour outside */
+} cuda_grid_args;
+
 #endif
