@@ -6,16 +6,18 @@
  * gradient takes log_probs for normalised: the part that softmax adds is in it already.
  *
  * family: ctc; types: f32 f64 */
-#include <tgmath.h>
+#include <math.h>
 
 #include <tenon/args_loss.h>
 
 #include "common/tmpl.h"
 
+#include "common/ctc.h"
+
 #include "cpu_priv.h"
 #include "pack.h"
 
-#define NEVER (-(A)INFINITY)
+#define NEVER CTC_NEVER
 
 typedef struct job {
     int64_t steps, batch, classes, width, blank;
@@ -31,14 +33,6 @@ typedef struct job {
     T *alpha;
     A *room; /* backward, (batch, 2 width + classes) */
 } job;
-
-/* log(exp(a) + exp(b) + exp(c)); a NaN stays one. */
-static A log_plus(A a, A b, A c) {
-    A top = a > b ? a : b;
-    top = top > c ? top : c;
-    if (top == NEVER) return a + b + c;
-    return top + log(exp(a - top) + exp(b - top) + exp(c - top));
-}
 
 /* The label at place s of a sample's target. */
 static int64_t label(const job *j, int64_t sample, int64_t s) {
@@ -125,7 +119,7 @@ static tn_status forward_one(const job *j, int64_t sample) {
         for (int64_t s = 0; s < places; s++) {
             A one = s > 0 ? LOAD(last[s - 1]) : NEVER;
             A two = skips(j, sample, s) ? LOAD(last[s - 2]) : NEVER;
-            A sum = log_plus(LOAD(last[s]), one, two);
+            A sum = ctc_plus(LOAD(last[s]), one, two);
             alpha[t * j->width + s] = STORE(sum + log_prob(j, t, sample, label(j, sample, s)));
         }
         tn_status st = t % 256 == 0 ? cpu_poll() : TN_OK;
@@ -133,7 +127,7 @@ static tn_status forward_one(const job *j, int64_t sample) {
     }
     const T *end = alpha + (steps - 1) * j->width;
     A total = LOAD(end[places - 1]);
-    if (places > 1) total = log_plus(total, LOAD(end[places - 2]), NEVER);
+    if (places > 1) total = ctc_plus(total, LOAD(end[places - 2]), NEVER);
     j->loss[sample] = STORE(-total);
     return TN_OK;
 }
@@ -162,7 +156,7 @@ static void step_back(const job *j, int64_t sample, int64_t t, const A *next, A 
         if (next) {
             A one = s + 1 < places ? next[s + 1] : NEVER;
             A two = s + 2 < places && skips(j, sample, s + 2) ? next[s + 2] : NEVER;
-            sum = log_plus(next[s], one, two);
+            sum = ctc_plus(next[s], one, two);
         }
         beta[s] = sum + log_prob(j, t, sample, label(j, sample, s));
     }
@@ -181,15 +175,11 @@ static tn_status backward_one(const job *j, int64_t sample) {
         for (int64_t c = 0; c < j->classes; c++) sums[c] = NEVER;
         for (int64_t s = 0; s < places; s++) {
             A *sum = &sums[label(j, sample, s)];
-            *sum = log_plus(*sum, LOAD(alpha[s]) + now[s], NEVER);
+            *sum = ctc_plus(*sum, LOAD(alpha[s]) + now[s], NEVER);
         }
         T *y = j->y + (t * j->batch + sample) * j->classes;
         for (int64_t c = 0; c < j->classes; c++) {
-            A p = log_prob(j, t, sample, c);
-            bool never =
-                sums[c] == NEVER && loss < -NEVER; /* NaN where no path leads to the target */
-            A expected = never ? (A)0 : exp(sums[c] + loss - p);
-            A v = (exp(p) - expected) * g;
+            A v = ctc_slope(sums[c], loss, log_prob(j, t, sample, c), g);
             y[c] = STORE(v);
         }
         next = now;
