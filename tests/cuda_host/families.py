@@ -89,6 +89,21 @@ def call_extreme() -> Any:
 
 
 @family
+def call_ctc() -> Any:
+    x, labels = randn(9, 3, 5).requires_grad_(), tn.tensor([[1, 2, 2], [3, 0, 0], [4, 1, 0]])
+    return backward(F.ctc_loss(x.log_softmax(2), labels.to("cuda"), (9, 7, 8), (3, 1, 2)))
+
+
+@family
+def call_fft() -> Any:
+    for n in (60, 77, 4096):
+        x = randn(3, n).requires_grad_()
+        y = tn.fft.irfft(tn.fft.rfft(x), n)
+        backward(tn.fft.fft(x, dim=0).abs() + y)
+    return tn.fft.fft2(randn(2, 5, 6))
+
+
+@family
 def call_gemm_int() -> Any:
     x = tn.arange(70 * 33, device="cuda").reshape(70, 33)
     return x @ x.t(), x.t() @ x, x.to(tn.int8).mv(tn.ones(33, dtype=tn.int8, device="cuda"))
@@ -101,6 +116,17 @@ def call_graph() -> Any:
         drawn = tn.rand(100, device="cuda") + 1
     graph.replay()
     return drawn.cpu()
+
+
+@family
+def call_grid() -> Any:
+    for mode, sides in (("bilinear", 2), ("bilinear", 3), ("nearest", 2), ("bicubic", 2)):
+        x = randn(2, 5, *(4, 5, 6)[:sides]).requires_grad_()
+        at = randn(2, *(3, 4, 2)[:sides], sides).requires_grad_()
+        y = F.grid_sample(x, at, mode, "reflection", align_corners=False)
+        slopes = tn.autograd.grad(y, (x, at), tn.ones_like(y), create_graph=True)
+        tn.autograd.backward(slopes, [tn.ones_like(slope) for slope in slopes])
+    return slopes
 
 
 @family

@@ -6,6 +6,8 @@
 #ifndef TENON_CPU_FFT_PLAN_TMPL_H
 #define TENON_CPU_FFT_PLAN_TMPL_H
 
+#include "common/fft.h"
+
 #include "fft_pass_tmpl.h"
 
 enum { PASSES = 40, BLOCKS = 6, LARGEST_TILE_PRIME = 256, KEEP = 32 };
@@ -34,30 +36,11 @@ struct plan {
     uint64_t size[BLOCKS];
 };
 
-/* exp(-2 pi i k / n), by an angle below pi / 4. */
-static void unit(int64_t k, int64_t n, double *ret_re, double *ret_im) {
-    int64_t a = k % n * 8, eighth = n;
-    double re_sign = 1, im_sign = -1;
-    if (a > 4 * eighth) {
-        a = 8 * eighth - a;
-        im_sign = 1;
-    }
-    if (a > 2 * eighth) {
-        a = 4 * eighth - a;
-        re_sign = -1;
-    }
-    bool swap = a > eighth;
-    if (swap) a = 2 * eighth - a;
-    double x = 0.78539816339744830962 * (double)a / (double)eighth;
-    *ret_re = re_sign * (swap ? sin(x) : cos(x));
-    *ret_im = im_sign * (swap ? cos(x) : sin(x));
-}
-
 enum { UNIT_COST = 16 };
 
 static void put_unit(T *to, int64_t k, int64_t n) {
     double re, im;
-    unit(k, n, &re, &im);
+    fft_unit(k, n, &re, &im);
     to[0] = (T)re;
     to[1] = (T)im;
 }
@@ -151,19 +134,6 @@ static int64_t largest_prime(int64_t n) {
     return n > most ? n : most;
 }
 
-/* The smallest length from n on that has the factors 2, and one 3 or 5. */
-static int64_t easy_length(int64_t n) {
-    int64_t best = 1;
-    while (best < n) best *= 2;
-    const int64_t parts[] = {3, 5, 9, 15};
-    for (int i = 0; i < 4; i++) {
-        int64_t c = parts[i];
-        while (c < n) c *= 2;
-        best = c < best ? c : best;
-    }
-    return best;
-}
-
 static tn_status plan_make(int64_t n, bool line, bool real, plan **ret);
 
 static void plan_free(plan *p) {
@@ -243,7 +213,7 @@ static tn_status line_run(const plan *p, const T *x, T *y, bool inverse, T scale
 
 /* jk = (j^2 + k^2 - (k - j)^2) / 2: times a chirp, a convolution with its conjugate, times the chirp. */
 static tn_status make_chirp(plan *p) {
-    tn_status st = plan_make(easy_length(2 * p->n - 1), p->line, false, &p->conv);
+    tn_status st = plan_make(fft_easy_length(2 * p->n - 1), p->line, false, &p->conv);
     if (st == TN_OK) st = plan_room(p, room_mul(2, p->n), &p->chirp);
     if (st == TN_OK) st = plan_room(p, room_mul(2, p->conv->n), &p->spectrum);
     if (st != TN_OK) return st;
@@ -254,7 +224,7 @@ static tn_status make_chirp(plan *p) {
     while (st == TN_OK && cpu_next_stretch(&s)) {
         for (int64_t j = s.begin; j < s.end; j++) {
             double re, im;
-            unit(square, 2 * p->n, &re, &im);
+            fft_unit(square, 2 * p->n, &re, &im);
             p->chirp[2 * j] = (T)re;
             p->chirp[2 * j + 1] = (T)im;
             T *a = p->spectrum + 2 * j, *b = p->spectrum + 2 * (m - j);
@@ -301,7 +271,7 @@ static tn_status make_line(plan *p) {
     for (int64_t k = 0; k < a && s.st == TN_OK; k++) {
         for (int64_t l = 0; l < LANES; l++) {
             double re, im;
-            unit(k * l, p->n, &re, &im);
+            fft_unit(k * l, p->n, &re, &im);
             p->inner[2 * k * LANES + lane_of((int)l)] = (T)re;
             p->inner[(2 * k + 1) * LANES + lane_of((int)l)] = (T)im;
         }
