@@ -174,6 +174,26 @@ for name in FLOATS:
     )
 
 
+def test_odd_rows_at_the_ends_of_their_memory() -> None:
+    """Nothing in front of an operand and behind it is read, where its memory begins and ends."""
+    harness.script(
+        START
+        + """
+for name in ("float32", "float64", "bfloat16", "int8", "complex64"):
+    for shape in ((1, 3), (2, 5), (3, 37), (5, 1031), (40, 63), (1, 70001)):
+        for first in (0, 1):
+            x = make(shape, name)
+            view = x.reshape(-1)[first:]
+            compare(view, 0, name)
+            compare(x[:, first:], 1, name)
+            if shape[0] > 1 and name != "complex64":
+                h = wide(x[:, first:])
+                check(x[:, first:].argmax(1), h.argmax(1), 0, ("argmax", name, shape, first))
+""",
+        TENON_MEMORY_CACHE="0",
+    )
+
+
 def test_places_of_extremes() -> None:
     """The first of equal elements and the first NaN, in rows of every length and alignment."""
     harness.script(

@@ -6,6 +6,7 @@
 #include "args_reduction.h"
 #include "join_lanes.h"
 #include "scalar.h"
+#include "shifted.h"
 
 enum {
     REDUCE_VECTOR = sizeof(T) < 16 ? 16 / sizeof(T) : 1, /* elements that are loaded at once */
@@ -114,8 +115,47 @@ TMPL_INLINE void reduce_take(const cuda_reduction_args &a, const char *in, reduc
     }
 }
 
-/* Results whose elements lie in runs: neighbouring threads take neighbouring vectors of a result. */
-template <int V, typename F> TMPL_INLINE void reduce_rows(const cuda_reduction_args &a) {
+/* Takes in the vectors of a row that lies in one piece, several at a time, and then what its end has of
+ * another one. */
+template <int V, bool SHIFTED, typename F>
+TMPL_INLINE void reduce_take_row(const cuda_reduction_args &a, const char *in, reduce_walk w,
+                                 const F &f, A *sums) {
+    typedef reduce_vector<V> vector;
+    shifted_row r = shifted_find(in, a.low, a.high);
+    int64_t all = a.gone / V, end = all < r.end ? all : r.end;
+    vector x[REDUCE_AHEAD];
+    if (end > w.end) end = w.end;
+    if (SHIFTED && w.at < r.first && w.at < end) {
+        x[0] = shifted_get_any<V, vector>(r, (const T *)in, w.at, a.gone);
+#pragma unroll
+        for (int k = 0; k < V; k++) sums[k] = f.step(sums[k], LOAD(x[0].of[k]));
+        w.at += w.lanes;
+    }
+    int64_t from = w.at;
+    for (; w.at < end; w.at += REDUCE_AHEAD * w.lanes) {
+#pragma unroll
+        for (int i = 0; i < REDUCE_AHEAD; i++) {
+            int64_t at = w.at + i * w.lanes;
+            x[i] = shifted_get<SHIFTED, vector>(r, at < end ? at : w.at);
+        }
+#pragma unroll
+        for (int i = 0; i < REDUCE_AHEAD; i++)
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                if (w.at + i * w.lanes < end) sums[k] = f.step(sums[k], LOAD(x[i].of[k]));
+    }
+    if (from < end) w.at = end + ((from - end) & (w.lanes - 1)); /* the first one that is left */
+    for (; w.at < w.end; w.at += w.lanes) {
+        x[0] = shifted_get_any<V, vector>(r, (const T *)in, w.at, a.gone);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            if (w.at * V + k < a.gone) sums[k] = f.step(sums[k], LOAD(x[0].of[k]));
+    }
+}
+
+/* Results whose elements lie in runs: neighbouring threads take neighbouring vectors of a result. ODD: in
+ * one run each that begins or ends inside of a vector. */
+template <int V, bool ODD, typename F> TMPL_INLINE void reduce_rows(const cuda_reduction_args &a) {
     SHARED(A, room, CUDA_BLOCK / 32);
     int lanes = 1 << a.shift, lane = (int)threadIdx.x & (lanes - 1);
     int64_t part = blockIdx.x % (unsigned)a.parts;
@@ -129,11 +169,13 @@ template <int V, typename F> TMPL_INLINE void reduce_rows(const cuda_reduction_a
         const char *in =
             (const char *)a.in + cuda_offset(result, a.kept_dims, a.kept_size, a.kept_in);
         reduce_walk w = reduce_start(a, part, lane, lanes);
-        int64_t whole = a.whole ? w.end : 0;
         if (a.centers) f.center = ((const A *)a.centers)[result];
-        if (V > 1 && a.gone_dims == 1 && (uintptr_t)in % alignof(reduce_vector<V>) == 0)
-            whole = a.gone / V < w.end ? a.gone / V : w.end;
-        reduce_take<V, 1>(a, in, w, whole, 0, &f, sums);
+        if constexpr (!ODD)
+            reduce_take<V, 1>(a, in, w, a.whole ? w.end : 0, 0, &f, sums);
+        else if ((uintptr_t)in % alignof(reduce_vector<V>) == 0)
+            reduce_take_row<V, false>(a, in, w, f, sums);
+        else
+            reduce_take_row<V, true>(a, in, w, f, sums);
     }
 #pragma unroll
     for (int n = V / 2; n > 0; n /= 2)

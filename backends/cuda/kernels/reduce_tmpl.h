@@ -8,9 +8,14 @@ struct RED_NAME(op) {
     CUDA_MEMBER A operator()(A p, A q) const { return RED_JOIN(p, q); }
 };
 
-KERNEL(RED_NAME(rows), cuda_reduction_args) { reduce_rows<REDUCE_VECTOR, RED_NAME(op)>(a); }
+KERNEL(RED_NAME(rows), cuda_reduction_args) { reduce_rows<REDUCE_VECTOR, false, RED_NAME(op)>(a); }
+#if TMPL_DTYPE != TMPL_C128 /* whose elements are whole vectors */
+KERNEL(RED_NAME(odd_rows), cuda_reduction_args) {
+    reduce_rows<REDUCE_VECTOR, true, RED_NAME(op)>(a);
+}
+#endif
 KERNEL(RED_NAME(columns), cuda_reduction_args) { reduce_columns<REDUCE_VECTOR, RED_NAME(op)>(a); }
-KERNEL(RED_NAME(strided_rows), cuda_reduction_args) { reduce_rows<1, RED_NAME(op)>(a); }
+KERNEL(RED_NAME(strided_rows), cuda_reduction_args) { reduce_rows<1, false, RED_NAME(op)>(a); }
 KERNEL(RED_NAME(strided_columns), cuda_reduction_args) { reduce_columns<1, RED_NAME(op)>(a); }
 KERNEL(RED_NAME(finish), cuda_reduction_args) { reduce_finish<RED_NAME(op)>(a); }
 

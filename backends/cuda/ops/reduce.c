@@ -14,7 +14,21 @@ enum {
     MOST_BLOCKS = 1024, /* more blocks than this need not be cut further */
 };
 
-static tn_status read_plan(const tn_plan *plan, cuda_reduction_args *ret_args) {
+/* The bytes that the operand spans. */
+static void read_bounds(const tn_plan *plan, int64_t item, cuda_reduction_args *ret_args) {
+    const char *low = plan->data[1], *high = low + item;
+    for (int32_t d = 0; d < plan->ndim; d++) {
+        int64_t span = (plan->shape[d] - 1) * plan->stride[d][1];
+        if (span < 0)
+            low += span;
+        else
+            high += span;
+    }
+    ret_args->low = low;
+    ret_args->high = high;
+}
+
+static tn_status read_plan(const tn_plan *plan, int64_t item, cuda_reduction_args *ret_args) {
     cuda_reduction_args *a = ret_args;
     if (plan->ndim > CUDA_DIMS || plan->noperands != 2 || plan->scalar_mask) return TN_DECLINE;
     memset(a, 0, sizeof *a);
@@ -36,6 +50,7 @@ static tn_status read_plan(const tn_plan *plan, cuda_reduction_args *ret_args) {
             a->kept_dims++;
         }
     }
+    read_bounds(plan, item, a);
     if (a->gone == 0) { /* nothing to walk through */
         a->gone_dims = 1;
         a->gone_size[0] = 0;
@@ -96,6 +111,7 @@ static reduce_launch cut_rows(cuda_reduction_args *a, int64_t item) {
     a->whole = !packed || (n % vector == 0 && (uintptr_t)a->in % VECTOR == 0 &&
                            are_aligned(a->gone_in, 1, a->gone_dims) &&
                            are_aligned(a->kept_in, 0, a->kept_dims));
+    if (!a->whole && a->gone_dims == 1) l.kernel = REDUCE_ODD_ROWS;
     a->shift = cuda_row_shift(a->units, a->kept);
     int64_t lanes = INT64_C(1) << a->shift;
     walk_by(a, lanes);
@@ -164,7 +180,7 @@ tn_status cuda_reduce(const tn_call *call, const void *args) {
     cuda_reduction *r = call->ctx;
     const tn_plan *plan = *(const tn_plan *const *)args;
     cuda_reduction_args a;
-    tn_status st = read_plan(plan, &a);
+    tn_status st = read_plan(plan, r->item, &a);
     if (st != TN_OK || a.kept == 0) return st;
     a.divide = r->mean;
     a.divisor = (double)a.gone;
@@ -176,7 +192,7 @@ tn_status cuda_reduce_var(const tn_call *call, const tn_plan *plan, double corre
     cuda_reduction *r = call->ctx;
     cuda_reduction_args a, mean;
     void *centers = NULL;
-    tn_status st = read_plan(plan, &a);
+    tn_status st = read_plan(plan, r->item, &a);
     if (st != TN_OK || a.kept == 0) return st;
     st = room_scratch(call, a.kept, (size_t)r->sum_item, &centers);
     if (st != TN_OK) return st;

@@ -4,7 +4,14 @@
 
 #include "cuda_priv.h"
 
-enum { REDUCE_ROWS, REDUCE_COLUMNS, REDUCE_STRIDED_ROWS, REDUCE_STRIDED_COLUMNS, REDUCE_KERNELS };
+enum {
+    REDUCE_ROWS,
+    REDUCE_ODD_ROWS,
+    REDUCE_COLUMNS,
+    REDUCE_STRIDED_ROWS,
+    REDUCE_STRIDED_COLUMNS,
+    REDUCE_KERNELS
+};
 
 /* The ctx of a row. */
 typedef struct cuda_reduction {

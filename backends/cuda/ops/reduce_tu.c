@@ -13,7 +13,7 @@
         .name = #stage "_" #red "_" TMPL_TEXT(TMPL_NAME) "_cuda"                                   \
     }
 #define KERNELS(red)                                                                               \
-    {KERNEL(rows, red), KERNEL(columns, red), KERNEL(strided_rows, red),                           \
+    {KERNEL(rows, red), KERNEL(odd_rows, red), KERNEL(columns, red), KERNEL(strided_rows, red),    \
      KERNEL(strided_columns, red)},                                                                \
         KERNEL(finish, red)
 #define REDUCTION(op, red, of_sum, is_mean)                                                        \

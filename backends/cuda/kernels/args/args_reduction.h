@@ -14,7 +14,8 @@ typedef struct cuda_reduction_args {
     const void *in;
     void *out;
     void *partial;
-    const void *centers; /* of a spread: one per result; or NULL */
+    const void *low, *high; /* the first byte of `in`, and that behind its last one */
+    const void *centers;    /* of a spread: one per result; or NULL */
     int64_t kept, gone, units, run, step, span;
     int64_t by_inner, by_offset, by_run; /* a thread's way to its next unit, and to a run's start */
     int64_t groups;                      /* columns: vectors in a run of neighbouring results */
