@@ -220,6 +220,20 @@ for name in ("float32", "float64", "bfloat16", "uint8", "int16", "int64"):
 x = make((4100, 65), "float32")
 check(x.argmax(1), wide(x).argmax(1), 0, "many rows")
 check(x.argmin(0), wide(x).argmin(0), 0, "many columns")
+for name in ("float32", "float64", "float16", "int8", "uint8", "int64"):  # rows side by side
+    for shape in ((4100, 64), (3, 50, 24), (2, 700, 3, 8), (5, 1, 16), (2, 33, 7), (3, 9, 1000)):
+        x = make(shape, name)
+        x = x.remainder(5) if "int" in name else x.round()  # many of them equal
+        if "float" in name:
+            x[..., x.shape[-2] // 3 :, 2] = float("nan")
+            x[..., 4] = float("-inf")
+        dim = 0 if len(shape) == 2 else 1
+        for view in (x, x[..., 1:], x[..., 8:]):
+            values, at = view.min(dim)
+            check(at, wide(view).argmin(dim), 0, ("min", name, shape, view.shape))
+            check(values, wide(view).min(dim), 0, ("min", name, shape, view.shape))
+            what = ("argmax", name, shape, view.shape)
+            check(view.argmax(dim), wide(view).argmax(dim), 0, what)
 x = make((300000,), "bfloat16")
 check(x.argmin(), np.asarray(wide(x).argmin()), 0, "parts")
 assert tn.cuda.fallback_count("argmax")[1] == 0 and tn.cuda.fallback_count("max_dim")[1] == 0

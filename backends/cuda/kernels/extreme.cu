@@ -45,6 +45,11 @@ TMPL_INLINE extreme lanes_swap(extreme x, int by) {
     x.at = lanes_swap(x.at, by);
     return x;
 }
+TMPL_INLINE extreme_near lanes_swap(extreme_near x, int by) {
+    x.value[0] = lanes_swap(x.value[0], by);
+    x.at = lanes_swap(x.at, by);
+    return x;
+}
 
 /* Takes in elements behind all that were seen: of equal ones the first stays. */
 template <bool largest>
@@ -101,6 +106,61 @@ template <bool largest> TMPL_INLINE void extreme_packed(const cuda_extreme_args 
         extreme_write(a, row, best);
 }
 
+/* ---- Rows side by side: neighbouring threads take V neighbouring rows each ---------------------*/
+enum { EXTREME_COLUMNS = CUDA_EXTREME_COLUMNS((int)sizeof(T)) };
+
+template <int V> struct alignas(V * sizeof(T)) extreme_across { T of[V]; };
+
+template <int V, bool largest> TMPL_INLINE void extreme_columns(const cuda_extreme_args &a) {
+    SHARED(extreme_near, room, CUDA_BLOCK * V);
+    enum { AHEAD = V == 1 ? 2 * EXTREME_AHEAD : EXTREME_AHEAD };
+    typedef const extreme_across<V> across;
+    extreme_join<largest, false> join;
+    int width = 1 << a.shift, lanes = (int)blockDim.x >> a.shift;
+    int64_t part = blockIdx.x % (unsigned)a.parts, step = a.rows.step[0];
+    int64_t first = (int64_t)(blockIdx.x / (unsigned)a.parts) * width * V;
+    int64_t row = first + (int64_t)((int)threadIdx.x & (width - 1)) * V;
+    int64_t i = part * a.span + ((int)threadIdx.x >> a.shift);
+    int64_t end = (part + 1) * a.span < a.rows.n ? (part + 1) * a.span : a.rows.n;
+    const char *x = rows_data(a.rows, row, 0);
+    extreme_near best[V];
+#pragma unroll
+    for (int k = 0; k < V; k++) best[k] = extreme_near{{0}, -1};
+    if (row >= a.rows.rows) end = 0;
+    if (i < end) {
+        extreme_across<V> v = *(across *)(x + i * step);
+#pragma unroll
+        for (int k = 0; k < V; k++) best[k] = extreme_near{{LOAD(v.of[k])}, (int32_t)i};
+    }
+    for (; i < end; i += AHEAD * lanes) {
+        extreme_across<V> v[AHEAD];
+        int32_t at[AHEAD]; /* those behind the end repeat the first, which stays */
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            at[u] = (int32_t)(i + u * lanes < end ? i + u * lanes : i);
+            v[u] = *(across *)(x + at[u] * step);
+        }
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++)
+#pragma unroll
+            for (int k = 0; k < V; k++) {
+                A y = LOAD(v[u].of[k]), b = best[k].value[0];
+                if (b != b || (largest ? y <= b : y >= b)) continue;
+                best[k].value[0] = y;
+                best[k].at = at[u];
+            }
+    }
+    lanes_put_columns<V>(room, best, width, join);
+    for (int c = (int)threadIdx.x; c < width * V && first + c < a.rows.rows; c += (int)blockDim.x) {
+        extreme_near near = lanes_column<V>(room, c, width, join);
+        extreme e = {{near.value[0]}, near.at};
+        if (a.parts > 1)
+            ((extreme *)a.partial)[(first + c) * a.parts + part] = e;
+        else
+            extreme_write(a, first + c, e);
+    }
+}
+
 /* One block per row: joins its parts. */
 template <typename F> TMPL_INLINE void extreme_finish(const cuda_extreme_args &a, F join) {
     SHARED(extreme, room, CUDA_BLOCK);
@@ -119,3 +179,7 @@ KERNEL(TN_(max_packed), cuda_extreme_args) { extreme_packed<true>(a); }
 KERNEL(TN_(min_packed), cuda_extreme_args) { extreme_packed<false>(a); }
 KERNEL(TN_(max_finish), cuda_extreme_args) { extreme_finish(a, extreme_join<true, false>()); }
 KERNEL(TN_(min_finish), cuda_extreme_args) { extreme_finish(a, extreme_join<false, false>()); }
+KERNEL(TN_(max_columns), cuda_extreme_args) { extreme_columns<EXTREME_COLUMNS, true>(a); }
+KERNEL(TN_(min_columns), cuda_extreme_args) { extreme_columns<EXTREME_COLUMNS, false>(a); }
+KERNEL(TN_(max_odd_columns), cuda_extreme_args) { extreme_columns<1, true>(a); }
+KERNEL(TN_(min_odd_columns), cuda_extreme_args) { extreme_columns<1, false>(a); }

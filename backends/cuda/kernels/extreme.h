@@ -10,9 +10,17 @@ struct alignas(16) extreme {
     int64_t at;             /* negative: of no elements */
 };
 
+/* The same where places have 32 bits, in as few bytes. */
+template <int item> struct extreme_place { typedef int32_t type; };
+template <> struct extreme_place<8> { typedef int64_t type; };
+struct alignas(8) extreme_near {
+    A value[sizeof(A) < 4 ? 4 / sizeof(A) : 1];
+    extreme_place<sizeof(A)>::type at;
+};
+
 /* Of equal elements the first is named, or the last. */
 template <bool largest, bool last> struct extreme_join {
-    CUDA_MEMBER extreme operator()(extreme p, extreme q) const {
+    template <typename E> CUDA_MEMBER E operator()(E p, E q) const {
         if (p.at < 0 || q.at < 0) return p.at < 0 ? q : p;
         A x = p.value[0], y = q.value[0];
         bool x_nan = x != x, y_nan = y != y;

@@ -93,13 +93,20 @@ static tn_status cummin(const tn_call *call, const void *args) {
 /* ---- Places of extremes ------------------------------------------------------------------------*/
 
 typedef struct extreme_kernels {
-    cuda_real_kernels rows, packed, finish;
+    cuda_real_kernels rows, packed, columns, odd_columns, finish;
 } extreme_kernels;
+#define EXTREME_KERNEL(name) CUDA_REAL_KERNELS(extreme, name)
 #define EXTREME_KERNELS(name)                                                                      \
     {                                                                                              \
-        CUDA_REAL_KERNELS(extreme, name##_rows), CUDA_REAL_KERNELS(extreme, name##_packed),        \
-            CUDA_REAL_KERNELS(extreme, name##_finish)                                              \
+        EXTREME_KERNEL(name##_rows), EXTREME_KERNEL(name##_packed),                                \
+            EXTREME_KERNEL(name##_columns), EXTREME_KERNEL(name##_odd_columns),                    \
+            EXTREME_KERNEL(name##_finish)                                                          \
     }
+typedef struct extreme_launch {
+    cuda_kernel *kernel;
+    int64_t blocks;
+    uint32_t threads;
+} extreme_launch;
 static extreme_kernels largest = EXTREME_KERNELS(max), smallest = EXTREME_KERNELS(min);
 
 /* How packed rows are cut, by vectors: so that a thread has a few of them. Returns the number of blocks. */
@@ -115,20 +122,60 @@ static int64_t cut_packed(const tn_call *call, cuda_extreme_args *a) {
     return (rows * lanes + CUDA_BLOCK - 1) / CUDA_BLOCK * a->parts;
 }
 
+/* Whether groups of rows that lie side by side may be moved at once. */
+static bool are_whole(const cuda_rows_args *rows, int64_t group, int64_t bytes) {
+    uint64_t all = (uintptr_t)rows->data[0] | (uint64_t)rows->step[0];
+    for (int32_t d = 1; d < rows->dims; d++) all |= (uint64_t)rows->stride[d][0];
+    return rows->size[0] % group == 0 && all % (uint64_t)bytes == 0;
+}
+
+/* How rows that lie side by side are cut. */
+static extreme_launch cut_columns(const tn_call *call, extreme_kernels *kernels,
+                                  cuda_extreme_args *a) {
+    enum { COLUMNS = 32, PER_LANE = 16, MOST_BLOCKS = 1024 };
+    int64_t item = cuda_item_bytes(call->dtype), group = CUDA_EXTREME_COLUMNS(item);
+    extreme_launch l = {.kernel = &kernels->columns[call->dtype]};
+    if (!are_whole(&a->rows, group, group * item)) {
+        l.kernel = &kernels->odd_columns[call->dtype];
+        group = 1;
+    }
+    int64_t groups = a->rows.rows / group;
+    for (a->shift = 0; 1 << a->shift < COLUMNS && 1 << a->shift < groups;) a->shift++;
+    l.threads = cuda_rows_threads(a->rows.n, 1 << a->shift);
+    int64_t blocks = (groups + (1 << a->shift) - 1) >> a->shift;
+    int64_t parts =
+        cuda_cut(a->rows.n, PER_LANE * (int64_t)(l.threads >> a->shift), blocks, MOST_BLOCKS);
+    a->span = (a->rows.n + parts - 1) / parts;
+    a->parts = (a->rows.n + a->span - 1) / a->span;
+    l.blocks = blocks * a->parts;
+    return l;
+}
+
+static extreme_launch cut_extreme(const tn_call *call, extreme_kernels *kernels,
+                                  cuda_extreme_args *a) {
+    const cuda_rows_args *rows = &a->rows;
+    int64_t item = cuda_item_bytes(call->dtype);
+    if (rows->step[0] == item) {
+        int64_t blocks = cut_packed(call, a);
+        return (extreme_launch){&kernels->packed[call->dtype], blocks, CUDA_BLOCK};
+    }
+    if (rows->dims > 0 && rows->stride[0][0] == item && rows->n <= INT32_MAX)
+        return cut_columns(call, kernels, a);
+    uint32_t threads = cuda_rows_threads(rows->n, rows->width);
+    cut(rows, threads, &a->parts, &a->span);
+    return (extreme_launch){&kernels->rows[call->dtype], blocks_of(rows, a->parts), threads};
+}
+
 static tn_status extreme(const tn_call *call, extreme_kernels *kernels, const tn_view *x,
                          const tn_view *values, const tn_view *indices, int64_t dim) {
     cuda_extreme_args a = {.values = values ? values->data : NULL, .indices = indices->data};
     if (x->numel == 0) return TN_OK;
     tn_status st = cuda_rows_read(&x, 1, dim, &a.rows);
     if (st != TN_OK) return st;
-    bool packed = a.rows.step[0] == cuda_item_bytes(call->dtype);
-    uint32_t threads = packed ? CUDA_BLOCK : cuda_rows_threads(a.rows.n, a.rows.width);
-    if (!packed) cut(&a.rows, threads, &a.parts, &a.span);
-    int64_t blocks = packed ? cut_packed(call, &a) : blocks_of(&a.rows, a.parts);
-    cuda_kernel *kernel = packed ? &kernels->packed[call->dtype] : &kernels->rows[call->dtype];
+    extreme_launch l = cut_extreme(call, kernels, &a);
     if (a.parts > 1)
         st = room_scratch(call, room_mul(a.rows.rows, a.parts), PLACE_BYTES, &a.partial);
-    if (st == TN_OK) st = cuda_launch(call, kernel, blocks, threads, &a);
+    if (st == TN_OK) st = cuda_launch(call, l.kernel, l.blocks, l.threads, &a);
     if (st != TN_OK || a.parts == 1) return st;
     return cuda_launch(call, &kernels->finish[call->dtype], a.rows.rows,
                        cuda_rows_threads(a.parts, 1), &a);

@@ -12,8 +12,11 @@ typedef struct cuda_scan_args {
     int64_t span, parts;
 } cuda_scan_args;
 
+/* Rows side by side that a thread takes at once, in up to 16 bytes. */
+#define CUDA_EXTREME_COLUMNS(item) ((item) > 2 ? 16 / (item) : 8)
+
 /* The operand is the input; results are packed, by row. Packed rows have 1 << shift threads each, and `span`
- * counts vectors of 16 bytes. */
+ * counts vectors of 16 bytes. Of rows that lie side by side a block takes 1 << shift groups. */
 typedef struct cuda_extreme_args {
     cuda_rows_args rows;
     void *values; /* or NULL */
