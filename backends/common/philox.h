@@ -30,16 +30,30 @@ TMPL_INLINE int64_t rnd_first(int64_t block) {
     return block / RND_GROUP_BLOCKS * RND_GROUP_WORDS + block % RND_GROUP_BLOCKS;
 }
 
+/* Both halves of a product. Of the upper half of 64 bits nvcc makes an instruction more than of this. */
+TMPL_INLINE uint32_t rnd_product(uint32_t x, uint32_t y, uint32_t *ret_upper) {
+#ifdef TMPL_CUDA
+    *ret_upper = __umulhi(x, y);
+    return x * y;
+#else
+    uint64_t p = (uint64_t)x * y;
+    *ret_upper = (uint32_t)(p >> 32);
+    return (uint32_t)p;
+#endif
+}
+
 /* One block of Philox4x32-10. */
 TMPL_INLINE void rnd_block(uint64_t seed, uint64_t block, uint32_t ret_words[4]) {
     uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = 0, c3 = 0;
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     for (int r = 0; r < 10; r++) {
-        uint64_t p0 = (uint64_t)c0 * 0xD2511F53u, p1 = (uint64_t)c2 * 0xCD9E8D57u;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
+        uint32_t upper0, upper1;
+        uint32_t low0 = rnd_product(c0, 0xD2511F53u, &upper0);
+        uint32_t low1 = rnd_product(c2, 0xCD9E8D57u, &upper1);
+        c0 = upper1 ^ c1 ^ k0;
+        c1 = low1;
+        c2 = upper0 ^ c3 ^ k1;
+        c3 = low0;
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }

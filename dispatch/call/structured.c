@@ -1,6 +1,8 @@
 /* structured.c: operators whose kernels get whole tensors: shape and dtype rule, results, kernel, record. */
 #include <stdlib.h>
 
+#include <tenon/op_args.h>
+
 #include "call_priv.h"
 #include "copy_priv.h"
 #include "plan_priv.h"
@@ -140,6 +142,35 @@ static bool is_typed(const tn_cell *cell) {
     return cell->dtype != TN_DTYPE_ANY || tni_cell_next(cell) != NULL;
 }
 
+static bool images_lie_last(const structured *s) {
+    bool last = false;
+    for (int i = 0; i < s->op->nin; i++) {
+        const tn_tensor *t = tni_in_slot(s->op, s->args, i);
+        last |= t && (t->v.word & (TN_W_CHANNELS_LAST | TN_W_CONTIGUOUS)) == TN_W_CHANNELS_LAST;
+    }
+    return last;
+}
+
+/* Whether every kernel that may get the call writes results as they lie. */
+static bool are_laid(const tn_cell *cell) {
+    while (cell && (cell->flags & TN_K_LAID)) cell = tni_cell_next(cell);
+    return !cell;
+}
+
+/* Results of operators on images lie as the images, or the filters, do: at once where kernels can write
+ * them so. */
+static void lay_outputs(structured *s, const tn_cell *cell) {
+    if (!images_lie_last(s) || !are_laid(cell)) return;
+    for (int i = 0; i < s->op->nout; i++) {
+        tn_out_meta *m = &s->inf.out[i];
+        if (m->absent || (m->ndim != 4 && m->ndim != 5) || *tni_out_slot(s->op, s->args, i))
+            continue;
+        m->strided = 1;
+        tni_format_strides(m->ndim == 4 ? TN_FORMAT_CHANNELS_LAST : TN_FORMAT_CHANNELS_LAST_3D,
+                           NULL, m->ndim, m->shape, m->strides);
+    }
+}
+
 static tn_status make_outputs(structured *s) {
     const tn_op *op = s->op;
     if (op->nout > 1) TN_TRY(tni_check_outputs_apart(op, s->args));
@@ -192,16 +223,12 @@ static tn_status lay_last(tn_tensor **slot) {
     return TN_OK;
 }
 
-/* Results of operators on images lie as the images, or the filters, do. */
+/* The same of what kernels could write packed only. */
 static tn_status follow(structured *s) {
-    bool last = false;
-    for (int i = 0; i < s->op->nin; i++) {
-        const tn_tensor *t = tni_in_slot(s->op, s->args, i);
-        last |= t && (t->v.word & (TN_W_CHANNELS_LAST | TN_W_CONTIGUOUS)) == TN_W_CHANNELS_LAST;
-    }
+    bool last = images_lie_last(s);
     for (int i = 0; last && i < s->op->nout; i++) {
         tn_tensor *out = s->outs[i];
-        if (out && out != *tni_out_slot(s->op, s->args, i) &&
+        if (out && !s->inf.out[i].strided && out != *tni_out_slot(s->op, s->args, i) &&
             (out->v.ndim == 4 || out->v.ndim == 5))
             TN_TRY(lay_last(&s->outs[i]));
     }
@@ -255,6 +282,7 @@ static tn_status structured_steps(structured *s, tn_tensor **rets) {
     if (!cell) return TN_DECLINE;
     s->typed = is_typed(cell);
     TN_TRY(prepare_inputs(s));
+    if (op->flags & TNI_OP_FOLLOWS) lay_outputs(s, cell);
     TN_TRY(make_outputs(s));
     TN_TRY(tni_kernel_run(op, cell, s->inf.device, s->inf.compute, s->kargs));
     return finish_structured(s, rets);

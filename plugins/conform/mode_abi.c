@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <tenon/op_args.h>
+
 #include "facts.h"
 
 /* The facts; NULL, with a note, for a device that came with Tenon, or where the shim is not let in. */
@@ -137,7 +139,7 @@ static void check_interfaces(cf_run *r) {
 
 static void check_row(cf_run *r, const cf_fact_row *row) {
     tn_op_meta meta;
-    const uint32_t known = TN_K_CAPTURE_SAFE | TN_K_NONDETERMINISTIC;
+    const uint32_t known = TN_K_CAPTURE_SAFE | TN_K_NONDETERMINISTIC | TN_K_LAID;
     if (tn_op_meta_find(row->op, &meta) != TN_OK)
         cf_fail(r, "a kernel row names '%s', which is no operator of this Tenon", row->op);
     else if (row->row.sig && row->row.sig != meta.info->sig)

@@ -17,7 +17,8 @@ enum {
     STACK = 128 * 1024,
     SHARED = HOST_SHARED,
     ARRAYS = 16,
-    GAP = 64, /* between shared arrays */
+    GAP = 64, /* between shared arrays, beside what they may need */
+    ROOM = SHARED + ARRAYS * (GAP + 16),
     CACHED = 4
 };
 
@@ -53,11 +54,11 @@ typedef struct engine {
     unsigned threads, next, finished;
     uint32_t left[HOST_THREADS / 32]; /* lanes that have ended, by warp */
     uint64_t slots[HOST_THREADS];     /* what lanes show each other */
-    _Alignas(16) unsigned char shared[SHARED];
-    unsigned char written[SHARED];
+    _Alignas(16) unsigned char shared[ROOM];
+    unsigned char written[ROOM];
     shared_array arrays[ARRAYS];
     int narrays;
-    size_t shared_used;
+    size_t shared_used, shared_bytes; /* with gaps, and without */
     struct {
         uintptr_t begin, end;
         uint64_t age;
@@ -218,7 +219,7 @@ static void report_divergence(engine *e) {
 static void run_block(engine *e) {
     e->next = e->finished = 0;
     e->narrays = 0;
-    e->shared_used = 0;
+    e->shared_used = e->shared_bytes = 0;
     memset(e->left, 0, sizeof e->left);
     while (e->finished < e->threads && !e->failed) {
         fibre *f = find_fibre(e, READY);
@@ -267,7 +268,8 @@ void *host_shared(const void *site, const char *name, size_t bytes) {
     for (int i = 0; i < e->narrays; i++)
         if (e->arrays[i].site == site) return e->shared + e->arrays[i].at;
     size_t at = (e->shared_used + GAP + 15) / 16 * 16;
-    if (e->narrays == ARRAYS || at + bytes > SHARED)
+    e->shared_bytes += (bytes + 15) / 16 * 16;
+    if (e->narrays == ARRAYS || e->shared_bytes > SHARED)
         fail(e, "the block's shared arrays need more than %d bytes", SHARED);
     e->arrays[e->narrays++] = (shared_array){site, name, at, bytes};
     e->shared_used = at + bytes;
@@ -388,7 +390,7 @@ static void check(uintptr_t at, size_t bytes, bool store) {
     if (at % (aligned < 16 ? aligned : 16) != 0) /* as far as the device moves it at once */
         fail(e, "%s of %zu bytes at %p, a misaligned address", store ? "write" : "read", bytes,
              (void *)at);
-    if (within(at, bytes, e->shared, SHARED))
+    if (within(at, bytes, e->shared, ROOM))
         check_shared(e, at, bytes, store);
     else
         check_global(e, at, bytes, store);

@@ -146,6 +146,74 @@ served()
     )
 
 
+LAST = """
+def last(t):
+    format = {4: tn.channels_last, 5: tn.channels_last_3d}.get(t.ndim, tn.preserve_format)
+    return t.to(memory_format=format)
+"""
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_channels_last(dtype: str, cudnn: str) -> None:
+    """Of images, of the filter alone, and into memory that is given."""
+    harness.script(
+        ORACLE
+        + LAST
+        + f"""
+for case in CASES:
+    run(case, {dtype!r}, last)
+    run(case, {dtype!r}, lambda t, filter=case[1]: last(t) if t.shape == filter else t)
+x = tn.randn(2, 8, 5, 6, device="cuda").to(tn.{dtype})
+w, b = tn.randn(4, 8, 3, 3, device="cuda").to(x.dtype), tn.randn(4, device="cuda").to(x.dtype)
+want = conv(x.double().cpu().numpy(), w.double().cpu().numpy(), (1, 1), (0, 0), (1, 1), 1)
+for image, filter in ((last(x), w), (x, last(w)), (last(x), last(w))):
+    y = F.conv2d(image, filter)
+    assert y.stride() == last(y).stride() and not y.is_contiguous()
+    check(y, want, {dtype!r})
+    image = image.detach().requires_grad_()
+    g = tn.autograd.grad(F.conv2d(image, filter), image, tn.ones_like(y))[0]
+    assert g.stride() == last(x).stride()
+served()
+""",
+        TENON_CUDNN=cudnn,
+    )
+
+
+def test_channels_last_are_taken_as_they_are() -> None:
+    """Tensor cores want them so: of a packed filter alone, and of its gradient, there is a copy.
+    Without tensor cores images and filters are packed, and results laid out again."""
+    harness.script(
+        """
+F = tn.nn.functional
+def count(call):
+    before = tn.cuda.counters()
+    made = call()
+    after = tn.cuda.counters()
+    return made, *(after[name] - before[name] for name in ("launches", "library_calls"))
+for dtype, tf32, copies in ((tn.float16, True, 0), (tn.bfloat16, False, 0), (tn.float32, True, 0),
+                            (tn.float32, False, 3)):
+    with tn.backends.cudnn.flags(enabled=True, allow_tf32=tf32):
+        x = tn.randn(2, 8, 5, 6, device="cuda").to(dtype).to(memory_format=tn.channels_last)
+        w = tn.randn(16, 8, 3, 3, device="cuda").to(dtype)
+        f = w.to(memory_format=tn.channels_last)
+        b = tn.randn(16, device="cuda").to(dtype)
+        y, launches, calls = count(lambda: F.conv2d(x, f, padding=1))
+        assert (launches, calls) == (copies, 1), (dtype, tf32, launches)
+        if copies:
+            continue
+        assert count(lambda: F.conv2d(x, w, padding=1))[1:] == (1, 1)
+        assert count(lambda: F.conv2d(x, f, b, padding=1))[1:] == (1, 1)
+        assert count(lambda: F.conv_transpose2d(y, f, padding=1))[1:] == (0, 1)
+        y = F.conv2d(x.requires_grad_(), w.requires_grad_(), padding=1)
+        g = tn.ones_like(y)
+        grads, launches, calls = count(lambda: tn.autograd.grad(y, (x, w), g))
+        assert (launches, calls) == (2, 2), (dtype, launches, calls)
+        assert grads[0].stride() == x.stride() and grads[1].is_contiguous()
+"""
+    )
+
+
 @BOTH
 def test_sizes_of_nothing(cudnn: str) -> None:
     """No images, no channels, images that are padding alone."""

@@ -80,6 +80,85 @@ assert d.flatten().median().item() == np.sort(x, axis=None)[29999]
 """)
 
 
+SAME = """
+def launches(call):
+    before = tn.cuda.counters()["launches"]
+    made = call()
+    return made, tn.cuda.counters()["launches"] - before
+def spread(dtype, *shape):
+    x = (tn.randn(*shape) * 300).to(dtype)
+    if dtype.is_floating_point:
+        x[..., ::11] = float("nan")
+        x[..., 1::7] = 0.0
+        x[..., 2::7] = -0.0
+        x[..., 3::13] = float("-inf")
+    return x
+def same(got, want):
+    for g, w in zip(got, want):
+        assert tn.equal(g.cpu().isnan(), w.isnan())
+        assert tn.equal(g.cpu().nan_to_num(), w.nan_to_num())
+"""
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "bfloat16", "int32", "float32", "float64"])
+def test_long_rows_go_by_digits(dtype: str) -> None:
+    """Three launches a byte; stable, as on the CPU; what is picked from a row; layouts."""
+    harness.script(
+        SAME
+        + f"""
+tn.manual_seed(0)
+dtype = tn.{dtype}
+size = tn.empty(0, dtype=dtype).element_size()
+x = spread(dtype, 2, 20011)
+d = x.to("cuda")
+for down in (False, True):
+    got, n = launches(lambda: d.sort(1, descending=down))
+    same(got, x.sort(1, descending=down))
+    assert n == 3 * size, n
+same(d.kthvalue(7001, 1), x.kthvalue(7001, 1))
+same(d.median(1), x.median(1))
+same(d.mode(1), x.mode(1))
+same(d.topk(9000, 1), x.topk(9000, 1))
+same(d.t()[::2].sort(0), x.t()[::2].sort(0))
+one = spread(dtype, 70001)  # more than a thread sums up
+same(one.to("cuda").sort(), one.sort())
+assert tn.cuda.fallback_count("sort") == (0, 0)
+"""
+    )
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "bfloat16", "float32", "int64", "float64"])
+def test_a_few_are_picked_without_sorting(dtype: str) -> None:
+    """In one launch, two where parts of a row are picked from first; whatever stands where, and
+    however many are alike."""
+    harness.script(
+        SAME
+        + f"""
+tn.manual_seed(1)
+dtype = tn.{dtype}
+for n, least in ((1024, 1), (4096, 1), (4097, 2), (9000, 2)):
+    x = spread(dtype, 2, n)
+    if dtype.is_floating_point:
+        x[1] = tn.arange(n) % 250
+    for k in (1, 10, 128):
+        for largest in (True, False):
+            got, count = launches(lambda: x.to("cuda").topk(k, 1, largest))
+            same(got, x.topk(k, 1, largest))
+            assert count == least, (n, k, count)
+    same(x.t().to("cuda")[::3].topk(5, 0), x.t()[::3].topk(5, 0))
+alike = tn.ones(3, 5000).to(dtype)  # more of them than a block holds
+alike[1, 4990:] = 2
+alike[2] = (tn.arange(5000) % 256 == 3).to(dtype)  # of one thread
+for k in (1, 100):
+    for largest in (True, False):
+        got = alike.to("cuda").topk(k, 1, largest)
+        want = alike.sort(1, descending=largest, stable=True)
+        same(got, (want.values[:, :k], want.indices[:, :k]))
+assert tn.cuda.fallback_count("topk") == (0, 0)
+"""
+    )
+
+
 def test_gradients_go_where_elements_stood() -> None:
     harness.script("""
 x = tn.tensor([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]], device="cuda").requires_grad_()

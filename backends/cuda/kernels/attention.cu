@@ -28,8 +28,15 @@ enum { SIDE = ATTENTION_SIDE };
 #define ATTENTION_ROW ((int)threadIdx.x / SIDE)
 #define ATTENTION_COLUMN ((int)threadIdx.x % SIDE)
 
-/* A row of a tile and one group more: neighbouring rows then begin in other banks. */
-#define ATTENTION_STEP(W) ((W) / 4 + 1)
+/* Where a group of a row is, in a tile of rows of W numbers: rows that are read at once have it in banks of
+ * their own. */
+template <int W> TMPL_INLINE int attention_at(int row, int group) {
+    return row * (W / 4) + (group ^ (row % SIDE));
+}
+/* The same in a tile of weights, which is written number by number: 16 neighbours in each of two rows. */
+template <int K> TMPL_INLINE int attention_weight_at(int row, int group) {
+    return row * (K / 4) + (group ^ (row * 4 & (K / 4 - 1)));
+}
 
 /* Which tile of which head a block has. */
 typedef struct attention_place {
@@ -55,21 +62,29 @@ TMPL_INLINE T *attention_head(const cuda_heads &t, int64_t image, int64_t head) 
 template <int W, int ROWS>
 TMPL_INLINE void attention_load(const cuda_heads &t, const T *head, int64_t first, int64_t rows,
                                 int width, attention_four *ret_tile) {
-    for (int i = (int)threadIdx.x; i < ROWS * (W / 4); i += CUDA_BLOCK) {
-        int row = i / (W / 4), group = i % (W / 4), left = width - group * 4;
-        const T *from = head + (first + row) * t.stride[2] + group * 4 * t.stride[3];
-        attention_four x;
-        cuda_vector<T> raw;
-        if (first + row >= rows) left = 0;
-        if (t.vectors && left >= 4) raw = *(const cuda_vector<T> *)from;
+    enum { EACH = ROWS * (W / 4) / CUDA_BLOCK, APART = CUDA_BLOCK / (W / 4) };
+    const int row = (int)threadIdx.x / (W / 4), group = (int)threadIdx.x % (W / 4);
+    const int left = width - group * 4;
+    const T *from = head + (first + row) * t.stride[2] + group * 4 * t.stride[3];
+    cuda_vector<T> raw[EACH];
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            if (left >= 4 && t.vectors)
-                x.of[k] = LOAD(raw.of[k]);
-            else
-                x.of[k] = k < left ? LOAD(from[k * t.stride[3]]) : (A)0;
+    for (int e = 0; e < EACH; e++) {
+        const T *x = from + e * APART * t.stride[2];
+        bool there = first + row + e * APART < rows;
+        if (t.vectors && there && left >= 4) {
+            raw[e] = *(const cuda_vector<T> *)x;
+        } else {
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                raw[e].of[k] = there && k < left ? x[k * t.stride[3]] : STORE((A)0);
         }
-        ret_tile[row * ATTENTION_STEP(W) + group] = x;
+    }
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        attention_four x;
+#pragma unroll
+        for (int k = 0; k < 4; k++) x.of[k] = LOAD(raw[e].of[k]);
+        ret_tile[attention_at<W>(row + e * APART, group)] = x;
     }
 }
 
@@ -77,17 +92,17 @@ TMPL_INLINE void attention_load(const cuda_heads &t, const T *head, int64_t firs
 template <int W, int M, int N>
 TMPL_INLINE void attention_multiply(const attention_four *x, const attention_four *y, int groups,
                                     A (&ret_s)[M][N]) {
-    const attention_four *mine = x + ATTENTION_ROW * ATTENTION_STEP(W);
-    const attention_four *other = y + ATTENTION_COLUMN * ATTENTION_STEP(W);
 #pragma unroll
     for (int i = 0; i < M * N; i++) ret_s[i / N][i % N] = 0;
-#pragma unroll 2
+#pragma unroll 1
     for (int g = 0; g < groups; g++) {
         attention_four xs[M], ys[N];
 #pragma unroll
-        for (int i = 0; i < M; i++) xs[i] = mine[i * SIDE * ATTENTION_STEP(W) + g];
+        for (int i = 0; i < M; i++)
+            xs[i] = x[attention_at<W>(ATTENTION_ROW, g) + i * SIDE * (W / 4)];
 #pragma unroll
-        for (int j = 0; j < N; j++) ys[j] = other[j * SIDE * ATTENTION_STEP(W) + g];
+        for (int j = 0; j < N; j++)
+            ys[j] = y[attention_at<W>(ATTENTION_COLUMN, g) + j * SIDE * (W / 4)];
 #pragma unroll
         for (int i = 0; i < M * N * 4; i++) {
             A *s = &ret_s[i / 4 / N][i / 4 % N];
@@ -102,7 +117,7 @@ TMPL_INLINE void attention_put(const A (&s)[M][N], attention_four *ret_tile) {
 #pragma unroll
     for (int i = 0; i < M * N; i++) {
         int row = ATTENTION_ROW + i / N * SIDE, column = ATTENTION_COLUMN + i % N * SIDE;
-        ret_tile[row * (K / 4) + column / 4].of[column % 4] = s[i / N][i % N];
+        ret_tile[attention_weight_at<K>(row, column / 4)].of[column % 4] = s[i / N][i % N];
     }
 }
 
@@ -115,13 +130,13 @@ TMPL_INLINE void attention_add(const attention_four *p, const attention_four *v,
     for (int g = 0; g < K / 4; g++) {
         attention_four ps[M];
 #pragma unroll
-        for (int i = 0; i < M; i++) ps[i] = p[(ATTENTION_ROW + i * SIDE) * (K / 4) + g];
+        for (int i = 0; i < M; i++)
+            ps[i] = p[attention_weight_at<K>(ATTENTION_ROW, g) + i * SIDE * (K / 4)];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
 #pragma unroll
             for (int c = 0; c < W / 64; c++) {
-                attention_four vs =
-                    v[(g * 4 + k) * ATTENTION_STEP(W) + c * SIDE + ATTENTION_COLUMN];
+                attention_four vs = v[attention_at<W>(g * 4 + k, c * SIDE + ATTENTION_COLUMN)];
 #pragma unroll
                 for (int i = 0; i < M * 4; i++) {
                     A *s = &sum[i / 4][c * 4 + i % 4];
@@ -152,6 +167,13 @@ TMPL_INLINE void attention_store(const cuda_heads &t, const attention_place &at,
 /* Whether a query may look at a key. */
 TMPL_INLINE bool attention_sees(const cuda_attention_args &a, int64_t query, int64_t key) {
     return key < a.keys && query < a.queries && (!a.causal || key <= query);
+}
+
+/* Whether all of these queries see all of these keys, without a mask. */
+TMPL_INLINE bool attention_sees_all(const cuda_attention_args &a, int64_t query, int queries,
+                                    int64_t key, int keys) {
+    return !a.mask.data && key + keys <= a.keys && query + queries <= a.queries &&
+           (!a.causal || key + keys <= query + 1);
 }
 
 /* A score from its product: -inf where the query may not look at the key. */
@@ -198,13 +220,13 @@ template <int N> TMPL_INLINE void attention_soften(A (&s)[N], A &most, A &total,
 
 template <int W> TMPL_INLINE void attention_forward(const cuda_attention_args &a) {
     enum {
-        Q = ATTENTION_QUERIES(W * sizeof(A)),
-        K = ATTENTION_KEYS(W * sizeof(A)),
+        Q = ATTENTION_ROWS(W * sizeof(A)),
+        K = ATTENTION_ROWS(W * sizeof(A)),
         M = Q / SIDE,
         N = K / SIDE
     };
-    SHARED(attention_four, q, Q * ATTENTION_STEP(W));
-    SHARED(attention_four, kv, K * ATTENTION_STEP(W));
+    SHARED(attention_four, q, Q * (W / 4));
+    SHARED(attention_four, kv, K * (W / 4));
     SHARED(attention_four, p, Q * K / 4);
     attention_place at = attention_find(a.queries, Q, a.heads);
     int64_t kv_head = at.head / a.share, end = a.keys;
@@ -220,12 +242,16 @@ template <int W> TMPL_INLINE void attention_forward(const cuda_attention_args &a
         attention_load<W, K>(a.k, keys, first, a.keys, a.width, kv);
         __syncthreads();
         attention_multiply<W>(q, kv, (a.width + 3) / 4, s);
+        bool all = attention_sees_all(a, at.first, Q, first, K);
+        if (all) {
 #pragma unroll
-        for (int i = 0; i < M * N; i++) {
-            int64_t query = at.first + ATTENTION_ROW + i / N * SIDE;
-            int64_t key = first + ATTENTION_COLUMN + i % N * SIDE;
-            A *score = &s[i / N][i % N];
-            *score = attention_score(a, *score, at.image, at.head, query, key);
+            for (int i = 0; i < M * N; i++) s[i / N][i % N] *= (A)a.scale;
+        } else {
+#pragma unroll
+            for (int i = 0; i < M * N; i++)
+                s[i / N][i % N] = attention_score(a, s[i / N][i % N], at.image, at.head,
+                                                  at.first + ATTENTION_ROW + i / N * SIDE,
+                                                  first + ATTENTION_COLUMN + i % N * SIDE);
         }
 #pragma unroll
         for (int i = 0; i < M; i++) {
@@ -270,27 +296,60 @@ KERNEL(TN_(attention_delta), cuda_attention_args) {
     if (row < a.rows && lane == 0) ((A *)a.delta)[row] = sum;
 }
 
-/* exp(score - lse) in place of the product, 0 for what is not seen. */
-TMPL_INLINE A attention_weight(const cuda_attention_args &a, A product, int64_t image, int64_t head,
-                               int64_t query, int64_t key) {
-    if (!attention_sees(a, query, key)) return 0;
-    const A *lse = (const A *)a.lse + (image * a.heads + head) * a.queries;
-    if (lse[query] == -(A)INFINITY) return 0; /* it sees no key */
-    return M_(exp)(attention_score(a, product, image, head, query, key) - lse[query]);
+/* What every score of a query takes. */
+typedef struct attention_query {
+    A lse, delta;
+} attention_query;
+
+TMPL_INLINE attention_query attention_ask(const cuda_attention_args &a, int64_t image, int64_t head,
+                                          int64_t query) {
+    attention_query q = {0, 0};
+    int64_t row = (image * a.heads + head) * a.queries + query;
+    if (query >= a.queries) return q;
+    q.lse = ((const A *)a.lse)[row];
+    q.delta = ((const A *)a.delta)[row];
+    return q;
+}
+
+/* exp(score - lse) of a score that is seen. */
+TMPL_INLINE A attention_weight(A score, const attention_query &q) {
+    return q.lse == -(A)INFINITY ? (A)0 : M_(exp)(score - q.lse); /* it sees no key */
+}
+
+/* Weights in place of products, 0 for what is not seen: of rows of queries and columns of keys from
+ * those on, or of rows of keys. */
+template <int M, bool KEYS>
+TMPL_INLINE void attention_weigh(const cuda_attention_args &a, const attention_query (&of)[M],
+                                 int64_t image, int64_t head, int64_t query, int64_t key,
+                                 A (&s)[M][M]) {
+    if (attention_sees_all(a, query, M * SIDE, key, M * SIDE)) {
+#pragma unroll
+        for (int i = 0; i < M * M; i++)
+            s[i / M][i % M] =
+                attention_weight(s[i / M][i % M] * (A)a.scale, of[KEYS ? i % M : i / M]);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < M * M; i++) {
+        int row = ATTENTION_ROW + i / M * SIDE, column = ATTENTION_COLUMN + i % M * SIDE;
+        int64_t q = query + (KEYS ? column : row), k = key + (KEYS ? row : column);
+        A score = attention_score(a, s[i / M][i % M], image, head, q, k);
+        s[i / M][i % M] =
+            attention_sees(a, q, k) ? attention_weight(score, of[KEYS ? i % M : i / M]) : (A)0;
+    }
 }
 
 /* The gradient of the score. */
-TMPL_INLINE A attention_slope(const cuda_attention_args &a, A weight, A product, const A *delta,
-                              int64_t query) {
-    if (query >= a.queries) return 0;
-    return weight * (product - delta[query]) * (A)a.scale;
+TMPL_INLINE A attention_slope(const cuda_attention_args &a, A weight, A product,
+                              const attention_query &q) {
+    return weight * (product - q.delta) * (A)a.scale;
 }
 
 /* A block owns a tile of keys: products have a row for each key and a column for each query. */
 template <int W> TMPL_INLINE void attention_backward_keys(const cuda_attention_args &a) {
-    enum { B = ATTENTION_KEYS(W * sizeof(A)), M = B / SIDE };
-    SHARED(attention_four, mine, B * ATTENTION_STEP(W));
-    SHARED(attention_four, other, B * ATTENTION_STEP(W));
+    enum { B = ATTENTION_ROWS(W * sizeof(A)), M = B / SIDE };
+    SHARED(attention_four, mine, B * (W / 4));
+    SHARED(attention_four, other, B * (W / 4));
     SHARED(attention_four, p, B * B / 4);
     attention_place at = attention_find(a.keys, B, a.heads / a.share);
     const T *keys = attention_head(a.k, at.image, at.head);
@@ -299,18 +358,17 @@ template <int W> TMPL_INLINE void attention_backward_keys(const cuda_attention_a
     for (int i = 0; i < M; i++) one[i] = 1;
     for (int64_t h = at.head * a.share; h < (at.head + 1) * a.share; h++) {
         const T *q = attention_head(a.q, at.image, h), *g = attention_head(a.grad, at.image, h);
-        const A *delta = (const A *)a.delta + (at.image * a.heads + h) * a.queries;
         for (int64_t first = a.causal ? at.first : 0; first < a.queries; first += B) {
             __syncthreads();
             attention_load<W, B>(a.k, keys, at.first, a.keys, a.width, mine);
             attention_load<W, B>(a.q, q, first, a.queries, a.width, other);
             __syncthreads();
             attention_multiply<W>(mine, other, (a.width + 3) / 4, s);
+            attention_query of[M];
 #pragma unroll
-            for (int i = 0; i < M * M; i++)
-                s[i / M][i % M] = attention_weight(a, s[i / M][i % M], at.image, h,
-                                                   first + ATTENTION_COLUMN + i % M * SIDE,
-                                                   at.first + ATTENTION_ROW + i / M * SIDE);
+            for (int i = 0; i < M; i++)
+                of[i] = attention_ask(a, at.image, h, first + ATTENTION_COLUMN + i * SIDE);
+            attention_weigh<M, true>(a, of, at.image, h, first, at.first, s);
             attention_put<B>(s, p);
             __syncthreads();
             attention_load<W, B>(a.v, values, at.first, a.keys, a.value_width, mine);
@@ -320,8 +378,7 @@ template <int W> TMPL_INLINE void attention_backward_keys(const cuda_attention_a
             attention_add<W, B>(p, other, grad_v);
 #pragma unroll
             for (int i = 0; i < M * M; i++)
-                d[i / M][i % M] = attention_slope(a, s[i / M][i % M], d[i / M][i % M], delta,
-                                                  first + ATTENTION_COLUMN + i % M * SIDE);
+                d[i / M][i % M] = attention_slope(a, s[i / M][i % M], d[i / M][i % M], of[i % M]);
             __syncthreads();
             attention_put<B>(d, p);
             attention_load<W, B>(a.q, q, first, a.queries, a.width, other);
@@ -335,9 +392,9 @@ template <int W> TMPL_INLINE void attention_backward_keys(const cuda_attention_a
 
 /* A block owns a tile of queries: products have a row for each query and a column for each key. */
 template <int W> TMPL_INLINE void attention_backward_queries(const cuda_attention_args &a) {
-    enum { B = ATTENTION_KEYS(W * sizeof(A)), M = B / SIDE };
-    SHARED(attention_four, mine, B * ATTENTION_STEP(W));
-    SHARED(attention_four, other, B * ATTENTION_STEP(W));
+    enum { B = ATTENTION_ROWS(W * sizeof(A)), M = B / SIDE };
+    SHARED(attention_four, mine, B * (W / 4));
+    SHARED(attention_four, other, B * (W / 4));
     SHARED(attention_four, p, B * B / 4);
     attention_place at = attention_find(a.queries, B, a.heads);
     int64_t kv_head = at.head / a.share, end = a.keys;
@@ -345,9 +402,13 @@ template <int W> TMPL_INLINE void attention_backward_queries(const cuda_attentio
             *k = attention_head(a.k, at.image, kv_head);
     const T *g = attention_head(a.grad, at.image, at.head);
     const T *v = attention_head(a.v, at.image, kv_head);
-    const A *delta = (const A *)a.delta + (at.image * a.heads + at.head) * a.queries;
     A grad_q[M][W / SIDE] = {{0}}, s[M][M], d[M][M], one[M];
-    for (int i = 0; i < M; i++) one[i] = 1;
+    attention_query of[M];
+#pragma unroll
+    for (int i = 0; i < M; i++) {
+        one[i] = 1;
+        of[i] = attention_ask(a, at.image, at.head, at.first + ATTENTION_ROW + i * SIDE);
+    }
     if (a.causal && at.first + B < end) end = at.first + B;
     for (int64_t first = 0; first < end; first += B) {
         __syncthreads();
@@ -360,13 +421,10 @@ template <int W> TMPL_INLINE void attention_backward_queries(const cuda_attentio
         attention_load<W, B>(a.v, v, first, a.keys, a.value_width, other);
         __syncthreads();
         attention_multiply<W>(mine, other, (a.value_width + 3) / 4, d);
+        attention_weigh<M, false>(a, of, at.image, at.head, at.first, first, s);
 #pragma unroll
-        for (int i = 0; i < M * M; i++) {
-            int64_t query = at.first + ATTENTION_ROW + i / M * SIDE;
-            int64_t key = first + ATTENTION_COLUMN + i % M * SIDE;
-            A weight = attention_weight(a, s[i / M][i % M], at.image, at.head, query, key);
-            d[i / M][i % M] = attention_slope(a, weight, d[i / M][i % M], delta, query);
-        }
+        for (int i = 0; i < M * M; i++)
+            d[i / M][i % M] = attention_slope(a, s[i / M][i % M], d[i / M][i % M], of[i / M]);
         __syncthreads();
         attention_put<B>(d, p);
         attention_load<W, B>(a.k, k, first, a.keys, a.width, other);
@@ -376,10 +434,19 @@ template <int W> TMPL_INLINE void attention_backward_queries(const cuda_attentio
     attention_store<W>(a.grad_q, at, a.queries, a.width, grad_q, one);
 }
 
+/* Two blocks share a multiprocessor, so that one computes while the other waits for its tiles. */
+#if defined(__CUDACC__) && TMPL_DTYPE != TMPL_F64
+#define ATTENTION_KERNEL(name)                                                                     \
+    extern "C" __global__ void __launch_bounds__(CUDA_BLOCK, 2)                                    \
+        name(const __grid_constant__ cuda_attention_args a)
+#else
+#define ATTENTION_KERNEL(name) KERNEL(name, cuda_attention_args)
+#endif
+
 #define ATTENTION_KERNELS(W)                                                                       \
-    KERNEL(TN_(attention_##W), cuda_attention_args) { attention_forward<W>(a); }                   \
-    KERNEL(TN_(attention_keys_##W), cuda_attention_args) { attention_backward_keys<W>(a); }        \
-    KERNEL(TN_(attention_queries_##W), cuda_attention_args) { attention_backward_queries<W>(a); }
+    ATTENTION_KERNEL(TN_(attention_##W)) { attention_forward<W>(a); }                              \
+    ATTENTION_KERNEL(TN_(attention_keys_##W)) { attention_backward_keys<W>(a); }                   \
+    ATTENTION_KERNEL(TN_(attention_queries_##W)) { attention_backward_queries<W>(a); }
 ATTENTION_KERNELS(64)
 ATTENTION_KERNELS(128)
 #if TMPL_DTYPE != TMPL_F64 /* whose tiles would not fit */

@@ -100,6 +100,20 @@ KERNEL(TN_(conv_bias), cuda_bias_args) {
     *at = STORE(LOAD(*at) + LOAD(((const T *)a.bias)[plane % a.channels]));
 }
 
+/* What is made, and again, and the bias for each of its rows of channels. */
+KERNEL(TN_(conv_bias_last), cuda_plan) {
+    enum { SPAN = CUDA_SPAN(sizeof(T)) };
+    CUDA_SPAN_ARRAY(T, x, SPAN);
+    CUDA_SPAN_ARRAY(T, bias, SPAN);
+    cuda_group g;
+    if (!cuda_group_start<SPAN>(a, &g)) return;
+    cuda_load(a, g, 1, x);
+    cuda_load(a, g, 2, bias);
+    for (int i = 0; i < SPAN; i++)
+        if (i < g.n) x[i] = STORE(LOAD(x[i]) + LOAD(bias[i]));
+    cuda_store(a, g, x);
+}
+
 /* ---- Groups of one channel ---------------------------------------------------------------------*/
 
 /* The plane that a block works on, of `channels` to an image, and the calling thread's place in it. */

@@ -17,6 +17,11 @@ TMPL_INLINE char *random_at(const cuda_plan &p, int64_t i, int k) {
     return (char *)p.data[k] + at[k];
 }
 
+/* Whether there are all n elements of a block's numbers, and all are packed. */
+TMPL_INLINE bool random_is_whole(const cuda_plan &p, int64_t first, int n) {
+    return !(p.flags & CUDA_PLAN_STRIDED) && first + (n - 1) * RND_GROUP_BLOCKS < p.numel;
+}
+
 /* A drawn number as an element; one that no int64_t holds becomes the largest. */
 #if TMPL_IS_FLOAT && TMPL_DTYPE != TMPL_F64
 TMPL_INLINE T random_element(float x) { return STORE(x); }
@@ -55,6 +60,12 @@ TMPL_INLINE void random_fill(const cuda_random_args &a, F draw) {
     random_block(a.draws, a.launch, block, words);
     draw(words, number);
     int64_t first = block / RND_GROUP_BLOCKS * (RND_GROUP_BLOCKS * N) + block % RND_GROUP_BLOCKS;
+    if (random_is_whole(a.plan, first, N)) {
+        T *y = (T *)a.plan.data[0] + first;
+#pragma unroll
+        for (int k = 0; k < N; k++) y[k * RND_GROUP_BLOCKS] = random_element(number[k]);
+        return;
+    }
 #pragma unroll
     for (int k = 0; k < N; k++) {
         int64_t i = first + k * RND_GROUP_BLOCKS;
@@ -199,11 +210,39 @@ KERNEL(TN_(random_toss_each), cuda_random_args) {
     }
 }
 
+/* Dropout of a warp's blocks where all their elements are: the elements are on their way while numbers are
+ * drawn, and a lane has four of the mask's bytes, of one k, for one word. */
+TMPL_INLINE void random_drop_whole(const cuda_dropout_args &a, int64_t block) {
+    const uint32_t lane = threadIdx.x % 32;
+    const int64_t first = rnd_first(block);
+    const T *in = (const T *)a.in + first;
+    T *out = (T *)a.out + first, x[4];
+    uint32_t words[4], kept = 0;
+    uint64_t below = rnd_threshold(a.keep);
+#pragma unroll
+    for (int k = 0; k < 4; k++) x[k] = in[k * RND_GROUP_BLOCKS];
+    random_block(a.draws, a.launch, block, words);
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        bool stays = words[k] < below;
+        uint32_t of_warp = __ballot_sync(0xffffffffu, stays);
+        if (lane % RND_GROUP_BLOCKS / 4 == (uint32_t)k) kept = of_warp;
+        out[k * RND_GROUP_BLOCKS] = STORE(LOAD(x[k]) * (stays ? (A)a.scale : (A)0));
+    }
+    kept = kept >> (lane / RND_GROUP_BLOCKS * RND_GROUP_BLOCKS + lane % 4 * 4) & 15u;
+    uint32_t *mask = (uint32_t *)(void *)(a.mask + rnd_first(block - lane));
+    mask[lane] = kept * 0x00204081u & 0x01010101u;
+}
+
 KERNEL(TN_(random_dropout), cuda_dropout_args) {
     int64_t block = cuda_thread();
     uint64_t below = rnd_threshold(a.keep);
     uint32_t words[4];
     if (block >= a.blocks) return;
+    if (rnd_first(block | 31) + 3 * RND_GROUP_BLOCKS < a.n && (uintptr_t)a.mask % 4 == 0) {
+        random_drop_whole(a, block);
+        return;
+    }
     random_block(a.draws, a.launch, block, words);
     int64_t first = rnd_first(block);
 #pragma unroll

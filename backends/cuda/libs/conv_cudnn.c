@@ -24,6 +24,7 @@ static const struct {
 typedef struct conv_key {
     cuda_dnn_key all;
     int64_t kind, dims; /* of windows: 2 or 3 */
+    int64_t last;       /* channels lie last, in all three */
     int64_t x[5], w[5], y[5], stride[3], pad[3], dilation[3];
 } conv_key;
 
@@ -35,7 +36,7 @@ static void put_sizes(int64_t *to, int64_t dims, int64_t n, int64_t channels, co
 }
 
 static void make_key(const tn_call *call, cuda_device *d, cuda_conv_kind kind, const cuda_conv *c,
-                     const void *const *data, conv_key *ret_key) {
+                     bool last, const void *const *data, conv_key *ret_key) {
     conv_key *k = ret_key;
     memset(k, 0, sizeof *k);
     k->all = cuda_dnn_key_of(call, operations[kind].type);
@@ -44,6 +45,7 @@ static void make_key(const tn_call *call, cuda_device *d, cuda_conv_kind kind, c
     k->all.benchmark =
         cuda_option_value(CUDA_CUDNN_BENCHMARK) != 0 && atomic_load(&d->captures) == 0;
     k->kind = (int64_t)kind;
+    k->last = last;
     k->dims = c->x->ndim == 5 ? 3 : 2; /* engines take no single dimension */
     int64_t first = 3 - k->dims;
     size_t bytes = (size_t)k->dims * sizeof(int64_t);
@@ -63,10 +65,12 @@ static cudnnBackendDescriptor_t make_tensor(cuda_dnn_build *b, const conv_key *k
                          .type = cuda_dnn_type(k->all.dtype),
                          .dims = k->dims + 2,
                          .alignment = k->all.alignment};
-    int64_t size = 1;
-    for (int64_t d = t.dims - 1; d >= 0; size *= sizes[d--]) {
+    int64_t size = k->last ? sizes[1] : 1;
+    for (int64_t d = t.dims - 1; d >= 0; d--) {
+        bool inner = k->last && d == 1;
         t.size[d] = sizes[d];
-        t.stride[d] = size;
+        t.stride[d] = inner ? 1 : size;
+        if (!inner) size *= sizes[d];
     }
     return cuda_dnn_make_tensor(b, &t);
 }
@@ -117,25 +121,52 @@ static bool takes(const cuda_conv *c) {
            c->y->numel <= INT32_MAX;
 }
 
-tn_status cuda_conv_by_cudnn(const tn_call *call, cuda_conv_kind kind, const cuda_conv *c) {
+static bool is_last(const tn_view *v) {
+    return cuda_conv_lies(v, true) && !cuda_conv_lies(v, false);
+}
+
+/* Tensor cores take channels last, and engines for packed images turn those around first. Engines
+ * without tensor cores take packed ones. */
+static bool prefers_last(const tn_call *call, const cuda_conv *c) {
+    bool narrow = call->dtype == TN_F16 || call->dtype == TN_BF16;
+    bool tf32 = call->dtype == TN_F32 && cuda_option_value(CUDA_CUDNN_TF32) != 0;
+    return (narrow || tf32) && (is_last(c->x) || is_last(c->y));
+}
+
+/* All three lie in one order: what does not is copied. */
+static tn_status run_in_order(const tn_call *call, cuda_device *d, cuda_conv_kind kind,
+                              const cuda_conv *c, bool last) {
     const tn_view *const views[] = {c->x, c->w, c->y};
+    static const int made_by[] = {2, 0, 1};
+    const int made = made_by[kind];
     const void *data[3];
+    cuda_conv_room room[3];
     conv_key key;
-    cuda_device *d = NULL;
-    if (!cuda_dnn_wanted() || !takes(c)) return TN_DECLINE;
-    tn_status st = cuda_enter(call->device_index, &d);
+    tn_status st = TN_OK;
     for (int i = 0; i < 3 && st == TN_OK; i++) {
-        void *packed = NULL;
-        st = cuda_conv_packed(call, views[i], &packed);
-        data[i] = packed;
+        bool lies = cuda_conv_lies(views[i], last);
+        if (!lies) st = cuda_conv_lend(call, views[i], last, &room[i]);
+        if (!lies && st == TN_OK && i != made) st = cuda_conv_copy(call, &room[i].view, views[i]);
+        data[i] = lies ? views[i]->data : room[i].view.data;
     }
     if (st != TN_OK) return st;
-    make_key(call, d, kind, c, data, &key);
+    make_key(call, d, kind, c, last, data, &key);
     st = cuda_dnn_run(call, d,
                       &(cuda_dnn_problem){.key = &key.all,
                                           .bytes = sizeof key,
                                           .describe = make_graph,
                                           .data = data,
                                           .operands = 3});
-    return st == TN_OK ? cuda_conv_add_bias(call, c, views[kind == CUDA_CONV_FORWARD ? 2 : 0]) : st;
+    if (st != TN_OK || cuda_conv_lies(views[made], last)) return st;
+    return cuda_conv_copy(call, views[made], &room[made].view);
+}
+
+tn_status cuda_conv_by_cudnn(const tn_call *call, cuda_conv_kind kind, const cuda_conv *c) {
+    cuda_device *d = NULL;
+    if (!cuda_dnn_wanted() || !takes(c)) return TN_DECLINE;
+    tn_status st = cuda_enter(call->device_index, &d);
+    if (st != TN_OK) return st;
+    st = prefers_last(call, c) ? run_in_order(call, d, kind, c, true) : TN_DECLINE;
+    if (st == TN_DECLINE) st = run_in_order(call, d, kind, c, false);
+    return st == TN_OK ? cuda_conv_add_bias(call, c, kind == CUDA_CONV_FORWARD ? c->y : c->x) : st;
 }

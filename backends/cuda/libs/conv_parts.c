@@ -7,20 +7,36 @@ cuda_images cuda_images_of(const tn_view *v) {
     return im;
 }
 
-tn_status cuda_conv_packed(const tn_call *call, const tn_view *v, void **ret_data) {
-    int64_t strides[TN_MAX_DIMS], size = 1;
-    tn_view packed = *v;
-    const tn_view *views[] = {&packed, v};
+bool cuda_conv_lies(const tn_view *v, bool last) {
+    return v->numel == 0 || (v->word & (last ? TN_W_CHANNELS_LAST : TN_W_CONTIGUOUS));
+}
+
+tn_status cuda_conv_lend(const tn_call *call, const tn_view *v, bool last,
+                         cuda_conv_room *ret_room) {
+    int64_t size = last ? v->shape[1] : 1;
+    ret_room->view = *v;
+    ret_room->view.strides = ret_room->strides;
+    for (int32_t d = v->ndim - 1; d >= 0; d--) {
+        ret_room->strides[d] = last && d == 1 ? 1 : size;
+        if (!last || d != 1) size *= v->shape[d];
+    }
+    return room_scratch(call, v->numel, (size_t)tn_view_itemsize(v), &ret_room->view.data);
+}
+
+tn_status cuda_conv_copy(const tn_call *call, const tn_view *to, const tn_view *from) {
+    const tn_view *views[] = {to, from};
     cuda_plan plan;
+    tn_status st = cuda_plan_views(views, 2, &plan);
+    return st == TN_OK ? cuda_copy_plan(call, tn_view_itemsize(to), &plan) : st;
+}
+
+tn_status cuda_conv_packed(const tn_call *call, const tn_view *v, void **ret_data) {
+    cuda_conv_room room;
     *ret_data = v->data;
-    if (v->numel == 0 || tn_view_is_contiguous(v)) return TN_OK;
-    tn_status st = room_scratch(call, v->numel, (size_t)tn_view_itemsize(v), &packed.data);
-    if (st != TN_OK) return st;
-    for (int32_t d = v->ndim - 1; d >= 0; size *= v->shape[d--]) strides[d] = size;
-    packed.strides = strides;
-    st = cuda_plan_views(views, 2, &plan);
-    if (st == TN_OK) st = cuda_copy_plan(call, tn_view_itemsize(v), &plan);
-    *ret_data = packed.data;
+    if (cuda_conv_lies(v, false)) return TN_OK;
+    tn_status st = cuda_conv_lend(call, v, false, &room);
+    if (st == TN_OK) st = cuda_conv_copy(call, &room.view, v);
+    *ret_data = room.view.data;
     return st;
 }
 
@@ -31,6 +47,23 @@ uint32_t cuda_conv_threads(int64_t elements, uint32_t *ret_tiles) {
     return threads;
 }
 
+/* Pixels are rows of channels, to each of which the bias is added. */
+static tn_status add_last(const tn_call *call, const tn_view *made, void *bias) {
+    static cuda_float_kernels kernels = CUDA_FLOAT_KERNELS(conv, conv_bias_last);
+    int64_t shape[2] = {made->numel / made->shape[1], made->shape[1]};
+    int64_t strides[2] = {made->shape[1], 1}, same[2] = {0, 1};
+    tn_view rows = *made, row = *made;
+    const tn_view *views[] = {&rows, &rows, &row};
+    cuda_plan plan;
+    rows.ndim = row.ndim = 2;
+    rows.shape = row.shape = shape;
+    rows.strides = strides;
+    row.strides = same;
+    row.data = bias;
+    tn_status st = cuda_plan_views(views, 3, &plan);
+    return st == TN_OK ? cuda_launch_plan(call, cuda_float_kernel(call, kernels), &plan) : st;
+}
+
 tn_status cuda_conv_add_bias(const tn_call *call, const cuda_conv *c, const tn_view *made) {
     static cuda_float_kernels kernels = CUDA_FLOAT_KERNELS(conv, conv_bias);
     cuda_bias_args a = {made->data, NULL, 0, 0, 0, 0};
@@ -38,6 +71,7 @@ tn_status cuda_conv_add_bias(const tn_call *call, const cuda_conv *c, const tn_v
     if (!c->bias) return TN_OK;
     tn_status st = cuda_conv_packed(call, c->bias, &bias);
     if (st != TN_OK) return st;
+    if (!cuda_conv_lies(made, false)) return add_last(call, made, bias);
     a.bias = bias;
     a.channels = (uint32_t)made->shape[1];
     a.size = made->numel / (made->shape[0] * made->shape[1]);

@@ -81,7 +81,7 @@ static tn_status forward(const tn_call *call, const void *args) {
     a.causal = in->is_causal != 0;
     a.scale = in->scale;
     return launch_tiles(call, forward_kernels[width], a.queries,
-                        ATTENTION_QUERIES((64 << width) * item_of_sums(call)),
+                        ATTENTION_ROWS((64 << width) * item_of_sums(call)),
                         in->query->shape[0] * a.heads, &a);
 }
 
@@ -95,7 +95,7 @@ static tn_status backward(const tn_call *call, const void *args) {
     st = start(call, in->query, in->key, in->value, in->attn_mask, &a, &width);
     if (st != TN_OK) return st;
     int64_t images = in->query->shape[0];
-    int64_t tile = ATTENTION_KEYS((64 << width) * item_of_sums(call));
+    int64_t tile = ATTENTION_ROWS((64 << width) * item_of_sums(call));
     a.y = heads_of(in->y);
     a.grad = heads_of(in->grad);
     a.grad_q = heads_of(in->grad_query);

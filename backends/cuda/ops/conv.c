@@ -3,7 +3,7 @@
  * family: conv */
 #include "conv_ways.h"
 
-#include <tenon/args_conv.h>
+#include <tenon/op_args.h>
 
 /* ---- Reading a call ----------------------------------------------------------------------------*/
 
@@ -64,41 +64,59 @@ static tn_status run_own(const tn_call *call, cuda_conv_kind kind, const cuda_co
     }
 }
 
-static tn_status run(const tn_call *call, cuda_conv_kind kind, cuda_conv *c, const steps *by,
-                     const tn_view *made) {
+/* Our own kernels make packed results. */
+static tn_status run_packed(const tn_call *call, cuda_conv_kind kind, cuda_conv *c) {
+    const tn_view **made = cuda_conv_made(c, kind), *to = *made;
+    cuda_conv_room room;
+    if (cuda_conv_lies(to, false)) return run_own(call, kind, c);
+    tn_status st = cuda_conv_lend(call, to, false, &room);
+    if (st != TN_OK) return st;
+    *made = &room.view;
+    st = run_own(call, kind, c);
+    return st == TN_OK ? cuda_conv_copy(call, to, &room.view) : st;
+}
+
+static tn_status run(const tn_call *call, cuda_conv_kind kind, cuda_conv *c, const steps *by) {
+    const tn_view *made = *cuda_conv_made(c, kind);
     void *room = NULL;
     if (made->numel == 0) return TN_OK;
     read_shape(c, by);
     c->room = &room;
-    if (!fits(c) || !tn_view_is_contiguous(made)) return TN_DECLINE;
+    if (!fits(c) || !(cuda_conv_lies(made, false) || cuda_conv_lies(made, true))) return TN_DECLINE;
     tn_status st = prefers_own(call, c) ? TN_DECLINE : cuda_conv_by_cudnn(call, kind, c);
-    return st == TN_DECLINE ? run_own(call, kind, c) : st;
+    return st == TN_DECLINE ? run_packed(call, kind, c) : st;
 }
 
 static tn_status forward(const tn_call *call, const void *args) {
     const tn__conv_args *a = args;
     const steps by = {a->stride, a->padding, a->dilation, a->groups};
     cuda_conv c = {.x = a->input, .w = a->weight, .y = a->out, .bias = a->bias};
-    return run(call, CUDA_CONV_FORWARD, &c, &by, a->out);
+    return run(call, CUDA_CONV_FORWARD, &c, &by);
 }
 
 static tn_status backward_input(const tn_call *call, const void *args) {
     const tn__conv_backward_input_args *a = args;
     const steps by = {a->stride, a->padding, a->dilation, a->groups};
     cuda_conv c = {.x = a->out, .w = a->weight, .y = a->grad, .bias = a->bias};
-    return run(call, CUDA_CONV_INPUT, &c, &by, a->out);
+    return run(call, CUDA_CONV_INPUT, &c, &by);
 }
 
 static tn_status backward_weight(const tn_call *call, const void *args) {
     const tn__conv_backward_weight_args *a = args;
     const steps by = {a->stride, a->padding, a->dilation, a->groups};
     cuda_conv c = {.x = a->input, .w = a->out, .y = a->grad};
-    return run(call, CUDA_CONV_WEIGHT, &c, &by, a->out);
+    return run(call, CUDA_CONV_WEIGHT, &c, &by);
 }
 
+#define LAID_ROW(op, fn, dtype)                                                                    \
+    { #op, TN_SIG_##op, fn, NULL, dtype, 0, TN_K_CAPTURE_SAFE | TN_K_LAID, 0 }
+#define LAID_ROWS(op, fn)                                                                          \
+    LAID_ROW(op, fn, TN_F16), LAID_ROW(op, fn, TN_BF16), LAID_ROW(op, fn, TN_F32),                 \
+        LAID_ROW(op, fn, TN_F64)
+
 static const tn_kernel_row rows[] = {
-    CUDA_FLOAT_ROWS(_conv, forward),
-    CUDA_FLOAT_ROWS(_conv_backward_input, backward_input),
+    LAID_ROWS(_conv, forward),
+    LAID_ROWS(_conv_backward_input, backward_input),
     CUDA_FLOAT_ROWS(_conv_backward_weight, backward_weight),
 };
 const cuda_rows cuda_conv_rows = CUDA_ROWS_OF(rows);

@@ -12,7 +12,8 @@
 #define KERNELS(stem) CUDA_REAL_KERNELS(order, order_##stem)
 static cuda_real_kernels tiles = KERNELS(tiles), merges = KERNELS(merge),
                          finishes = KERNELS(finish), chooses = KERNELS(choose),
-                         searches = KERNELS(search);
+                         bests = KERNELS(best), counts = KERNELS(count), sums = KERNELS(sum),
+                         scatters = KERNELS(scatter), searches = KERNELS(search);
 
 /* ---- Rows --------------------------------------------------------------------------------------*/
 
@@ -94,23 +95,89 @@ static tn_status sort_long(const tn_call *call, cuda_order_args *a) {
     return cuda_launch(call, &finishes[a->dtype], blocks, CUDA_BLOCK, a);
 }
 
+/* Sorting by digits takes three launches for each byte of a key, which move as much as two merges. */
+static bool goes_by_digits(const cuda_order_args *a, int64_t item) {
+    enum { LEAST = 1 << 15 };
+    int64_t steps = 0;
+    for (int64_t run = CUDA_TILE; run < a->n; run *= 2) steps++;
+    return a->rows * a->n >= LEAST && 2 * steps >= item;
+}
+
+static tn_status take_counts(const tn_call *call, cuda_order_args *a, int64_t item) {
+    void *counts_at = NULL, *totals = NULL;
+    a->tiles = (a->n + CUDA_SCATTER(item) - 1) / CUDA_SCATTER(item);
+    int64_t lines = room_mul(a->rows, CUDA_DIGITS);
+    tn_status st = room_scratch(call, room_mul(lines, a->tiles), sizeof *a->counts, &counts_at);
+    if (st == TN_OK) st = room_scratch(call, lines, sizeof *a->totals, &totals);
+    a->counts = counts_at;
+    a->totals = totals;
+    return st;
+}
+
+/* The same by one digit of the keys after the other. */
+static tn_status sort_digits(const tn_call *call, cuda_order_args *a, int64_t item) {
+    tn_status st = take_counts(call, a, item);
+    int64_t lines = a->rows * CUDA_DIGITS;
+    int64_t threads = a->tiles <= CUDA_SHORT_LINE ? lines : 32 * lines;
+    int64_t blocks = (threads + CUDA_BLOCK - 1) / CUDA_BLOCK;
+    for (int32_t bits = (int32_t)item * 8; a->shift < bits && st == TN_OK;
+         a->shift += CUDA_DIGIT_BITS) {
+        a->finishes = a->shift + CUDA_DIGIT_BITS == bits && a->what == CUDA_ORDER_FIRST;
+        st = cuda_launch(call, &counts[a->dtype], a->rows * a->tiles, CUDA_BLOCK, a);
+        if (st == TN_OK) st = cuda_launch(call, &sums[a->dtype], blocks, CUDA_BLOCK, a);
+        if (st == TN_OK)
+            st = cuda_launch(call, &scatters[a->dtype], a->rows * a->tiles, CUDA_BLOCK, a);
+        swap_items(a);
+    }
+    if (st != TN_OK || a->what == CUDA_ORDER_FIRST) return st;
+    return cuda_launch(call, &chooses[a->dtype], a->rows, CUDA_BLOCK, a);
+}
+
+/* A row is cut into so many parts that blocks are busy, and those are not too short. */
+static void cut_row(cuda_order_args *a) {
+    enum { BLOCKS = 512, LEAST = 2 * CUDA_TILE };
+    int64_t parts = (BLOCKS + a->rows - 1) / a->rows, most = (a->count + LEAST - 1) / LEAST;
+    if (parts > most) parts = most;
+    a->part = (a->count + parts - 1) / parts;
+    a->tiles = (a->count + a->part - 1) / a->part;
+}
+
+/* The first k of each row, without sorting it: of its parts, then of what these leave. */
+static tn_status pick_best(const tn_call *call, cuda_order_args *a) {
+    tn_status st = TN_OK;
+    a->keep = a->k;
+    while (!a->finishes && st == TN_OK) {
+        cut_row(a);
+        a->finishes = a->tiles == 1;
+        st = cuda_launch(call, &bests[a->dtype], a->rows * a->tiles, CUDA_BLOCK, a);
+        int64_t last = a->count - (a->tiles - 1) * a->part;
+        a->count = (a->tiles - 1) * a->keep + (last < a->keep ? last : a->keep);
+        swap_items(a);
+    }
+    return st;
+}
+
 /* a->what, k and reversed are set. */
 static tn_status run(const tn_call *call, cuda_order_args *a, int32_t dtype) {
     int64_t item = cuda_item_bytes(dtype);
-    bool few = a->what == CUDA_ORDER_FIRST && a->k <= CUDA_TILE / 4;
+    bool first = a->what == CUDA_ORDER_FIRST, few = first && a->k <= CUDA_TILE / 4;
+    bool best = first && a->k <= CUDA_BEST && a->n >= 4 * CUDA_BLOCK;
     tn_status st = TN_OK;
     a->dtype = dtype;
     a->count = a->n;
     a->from_x = 1;
     if (a->n > CUDA_TILE) st = take_items(call, item, a->rows * a->n, &a->in);
     if (st == TN_OK && a->n > CUDA_TILE) st = take_items(call, item, a->rows * a->n, &a->out);
-    if (a->n > CUDA_TILE && !few) return st == TN_OK ? sort_long(call, a) : st;
+    if (st != TN_OK) return st;
+    if (best) return pick_best(call, a);
+    if (a->n > CUDA_TILE && !few)
+        return goes_by_digits(a, item) ? sort_digits(call, a, item) : sort_long(call, a);
     while (a->count > CUDA_TILE && st == TN_OK) {
         st = sort_tiles(call, a, a->k);
         swap_items(a);
     }
     a->finishes = 1;
-    return st == TN_OK ? sort_tiles(call, a, a->what == CUDA_ORDER_FIRST ? a->k : a->count) : st;
+    return st == TN_OK ? sort_tiles(call, a, first ? a->k : a->count) : st;
 }
 
 tn_status cuda_sort(const tn_call *call, const tn_view *x, int64_t *ret_values, int64_t *ret_at) {

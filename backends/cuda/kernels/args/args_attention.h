@@ -6,10 +6,9 @@
 
 enum { ATTENTION_SIDE = 16 }; /* a block's threads form a square of that side */
 
-/* Rows of a tile, so that what a block shares fits into 48 KiB; `bytes` are those of a row of the
- * widest head that the kernel takes. */
-#define ATTENTION_QUERIES(bytes) ((bytes) <= 256 ? 64 : (bytes) <= 512 ? 32 : 16)
-#define ATTENTION_KEYS(bytes) ((bytes) <= 512 ? 32 : 16)
+/* Rows of a tile, of queries or keys, so that what a block shares fits into 48 KiB; `bytes` are those of a
+ * row of the widest head that the kernel takes. */
+#define ATTENTION_ROWS(bytes) ((bytes) <= 256 ? 64 : (bytes) <= 512 ? 32 : 16)
 
 /* A tensor of heads: (batch, head, row, column), strides in elements. */
 typedef struct cuda_heads {

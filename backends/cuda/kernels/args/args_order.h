@@ -5,9 +5,15 @@
 #include "args.h"
 
 enum {
-    CUDA_TILE = 2048,   /* items that a block sorts */
-    CUDA_MERGE_EACH = 8 /* items that a thread merges; divides CUDA_TILE */
+    CUDA_TILE = 2048,    /* items that a block sorts */
+    CUDA_MERGE_EACH = 8, /* items that a thread merges; divides CUDA_TILE */
+    CUDA_DIGIT_BITS = 8, /* of a key, by which items are scattered at a time */
+    CUDA_DIGITS = 1 << CUDA_DIGIT_BITS,
+    CUDA_SHORT_LINE = 16,      /* tiles whose counts of a digit one thread sums up */
+    CUDA_BEST = CUDA_BLOCK / 2 /* most results of a row that are picked without sorting it */
 };
+/* Items that a block scatters, by the bytes of a key. */
+#define CUDA_SCATTER(bytes) ((bytes) > 4 ? 2048 : 4096)
 
 /* What becomes of a sorted row: its first k items, or one of them. */
 enum { CUDA_ORDER_FIRST, CUDA_ORDER_KTH, CUDA_ORDER_MEDIAN, CUDA_ORDER_NANMEDIAN, CUDA_ORDER_MODE };
@@ -29,6 +35,10 @@ typedef struct cuda_order_args {
     int64_t tiles;    /* of a row */
     int64_t keep;     /* items that a tile leaves, the first ones */
     int64_t run;      /* items that are in order, before runs are merged */
+    int64_t part;     /* items of which a block picks the first k */
+    uint32_t *counts; /* of items, by row, digit and tile; then those of earlier tiles */
+    uint32_t *totals; /* by row and digit */
+    int32_t shift;    /* of the digit */
     int32_t from_x;   /* the launch makes the items */
     int32_t finishes; /* and writes the results */
     int32_t reversed, what, dims, dtype;
