@@ -95,7 +95,7 @@ def args_headers(ops: list[Op]) -> dict[str, str]:
         "#ifndef TENON_OP_ARGS_H\n#define TENON_OP_ARGS_H\n",
         *[f"#include <tenon/args_{name}.h>" for name in sorted(groups)],
         "\n/* A row's flag: its kernel writes each result as it lies. Results of operators whose",
-        " * entry says `layout = \"follows\"` lie channels last where an image does; kernels without",
+        ' * entry says `layout = "follows"` lie channels last where an image does; kernels without',
         " * the flag get them packed, and core copies. */",
         "#define TN_K_LAID 0x4u",
         "\n#endif\n",
