@@ -95,6 +95,16 @@ def call_ctc() -> Any:
 
 
 @family
+def call_factor() -> Any:
+    x, b = randn(2, 40, 40) + 9 * tn.eye(40, device="cuda"), randn(2, 40, 3)
+    for dtype in (tn.float32, tn.complex64):
+        a = x.to(dtype)
+        tn.linalg.cholesky(a @ a.mH), tn.linalg.lu(a), tn.linalg.slogdet(a)
+        tn.linalg.inv(a), tn.linalg.solve_triangular(a.tril(), b.to(dtype), upper=False)
+    return tn.linalg.solve(x, b)
+
+
+@family
 def call_fft() -> Any:
     for n in (60, 77, 4096):
         x = randn(3, n).requires_grad_()
