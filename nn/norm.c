@@ -304,8 +304,15 @@ tn_status tni_composite_group_norm(const void *args, tn_tensor **rets) {
         y = scope_take(&s, st, y);
     }
     y = scope_reshape(&s, y, tn_ints_of(x->shape, x->ndim));
-    if (a->weight) y = scope_mul(&s, y, by_channel(&s, a->weight, x->ndim));
-    if (a->bias) y = scope_add(&s, y, by_channel(&s, a->bias, x->ndim));
+    tn_tensor *w = a->weight ? by_channel(&s, a->weight, x->ndim) : NULL;
+    tn_tensor *b = a->bias ? by_channel(&s, a->bias, x->ndim) : NULL;
+    if (w && b && s.st == TN_OK) {
+        tn_tensor *moved = NULL;
+        tn_status st = tn_addcmul(b, y, w, tn_scalar_int(1), &moved);
+        y = scope_take(&s, st, moved);
+    } else if (w || b) {
+        y = w ? scope_mul(&s, y, w) : scope_add(&s, y, b);
+    }
     if (s.st == TN_OK && tn_tensor_dtype(y) != tn_view_dtype(x)) { /* parameters in a wider dtype */
         tn_tensor *narrow = NULL;
         tn_status st = tn__to_copy(y, tn_view_dtype(x), -1, 0, TN_FORMAT_PRESERVE, &narrow);

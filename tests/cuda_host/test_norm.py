@@ -72,6 +72,13 @@ hat, gx, *rest = reference(flat, None, None, gw, 1e-5)
 scaled = hat.reshape(x.shape) * w.cpu().numpy().reshape(4, 1, 1) + b.cpu().numpy().reshape(4, 1, 1)
 check(y, scaled)
 check(d.grad, gx.reshape(x.shape))
+x, g = rng.standard_normal((2, 300, 4100)) + 2  # too long, and too many
+d = send(x).requires_grad_()
+y = F.layer_norm(d, (4100,), eps=1e-5)
+y.backward(send(g))
+hat, gx, *rest = reference(x, None, None, g, 1e-5)
+check(y, hat)
+check(d.grad, gx)
 shifted = tn.full((2, 3000), 1e4, device="cuda") + tn.arange(3000.0, device="cuda") % 2
 check(F.layer_norm(shifted, (3000,), eps=0.0), np.tile([-1.0, 1.0], (2, 1500)), 1e-4)
 assert F.layer_norm(tn.zeros(0, 3, device="cuda"), (3,)).shape == (0, 3)

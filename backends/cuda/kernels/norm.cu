@@ -210,14 +210,14 @@ TMPL_INLINE void norm_write(const norm_own &r, T *row, int i, bool whole, const 
     }
 }
 
-KERNEL(TN_(layer_norm_own), cuda_layer_norm_args) {
-    SHARED(A, room, NORM_WARPS);
+/* WHOLE: all vectors of rows and parameters are whole and aligned. */
+template <bool WHOLE> TMPL_INLINE void norm_rows(const cuda_layer_norm_args &a, A *room) {
     norm_own r = norm_find_own(a);
     const T *x = (const T *)a.x + r.at;
     A v[NORM_HELD][NORM_VECTOR], sum = 0, square = 0;
 #pragma unroll
     for (int h = 0; h < NORM_HELD; h++)
-        norm_read(r, x, (r.lane + h * a.lanes) * NORM_VECTOR, a.whole, 0, v[h]);
+        norm_read(r, x, (r.lane + h * a.lanes) * NORM_VECTOR, WHOLE, 0, v[h]);
     A mean = 0;
     if (a.mean) {
 #pragma unroll
@@ -228,11 +228,12 @@ KERNEL(TN_(layer_norm_own), cuda_layer_norm_args) {
     }
 #pragma unroll
     for (int h = 0; h < NORM_HELD; h++) {
+        int i = (r.lane + h * a.lanes) * NORM_VECTOR;
+        if (i >= r.n) continue;
 #pragma unroll
         for (int k = 0; k < NORM_VECTOR; k++) {
-            bool in = (r.lane + h * a.lanes) * NORM_VECTOR + k < r.n;
-            v[h][k] = in ? v[h][k] - mean : (A)0;
-            square = square + v[h][k] * v[h][k];
+            v[h][k] = WHOLE || i + k < r.n ? v[h][k] - mean : (A)0;
+            square = B_(fma)(v[h][k], v[h][k], square);
         }
     }
     A rstd = norm_rstd(lanes_join_row(room, square, a.lanes, norm_add()) / (A)a.n, a.eps);
@@ -241,29 +242,56 @@ KERNEL(TN_(layer_norm_own), cuda_layer_norm_args) {
         int i = (r.lane + h * a.lanes) * NORM_VECTOR;
         alignas(16) A w[NORM_VECTOR], b[NORM_VECTOR];
         if (i >= r.n) continue;
-        norm_read_parameter(r, a.weight, a.wide_weight, i, a.whole, 1, w);
-        norm_read_parameter(r, a.bias, a.wide_bias, i, a.whole, 0, b);
+        norm_read_parameter(r, a.weight, a.wide_weight, i, WHOLE, 1, w);
+        norm_read_parameter(r, a.bias, a.wide_bias, i, WHOLE, 0, b);
 #pragma unroll
-        for (int k = 0; k < NORM_VECTOR; k++) v[h][k] = v[h][k] * rstd * w[k] + b[k];
-        norm_write(r, (T *)a.y + r.at, i, a.whole, v[h]);
+        for (int k = 0; k < NORM_VECTOR; k++) v[h][k] = B_(fma)(v[h][k] * rstd, w[k], b[k]);
+        norm_write(r, (T *)a.y + r.at, i, WHOLE, v[h]);
     }
     if (r.lane > 0 || r.row >= a.rows) return;
     if (a.mean) ((A *)a.mean)[r.row] = mean;
     ((A *)a.rstd)[r.row] = rstd;
 }
 
+KERNEL(TN_(layer_norm_own), cuda_layer_norm_args) {
+    SHARED(A, room, NORM_WARPS);
+    norm_rows<true>(a, room);
+}
+KERNEL(TN_(layer_norm_own_odd), cuda_layer_norm_args) {
+    SHARED(A, room, NORM_WARPS);
+    norm_rows<false>(a, room);
+}
+
+/* A vector of elements as they are stored: half the room of what they are computed in. */
+typedef norm_vector<NORM_VECTOR, T> norm_stored;
+
+template <bool WHOLE>
+TMPL_INLINE norm_stored norm_read_stored(const norm_own &r, const T *row, int i) {
+    norm_stored v;
+#pragma unroll
+    for (int k = 0; k < NORM_VECTOR; k++) v.of[k] = STORE((A)0);
+    if (WHOLE) {
+        if (i < r.n) v = *(const norm_stored *)(row + i);
+    } else {
+#pragma unroll
+        for (int k = 0; k < NORM_VECTOR; k++)
+            if (i + k < r.n) v.of[k] = row[i + k];
+    }
+    return v;
+}
+
 /* layer_norm_input's formula. */
-KERNEL(TN_(layer_norm_input_own), cuda_layer_norm_args) {
-    SHARED(norm_pair, room, NORM_WARPS);
+template <bool WHOLE>
+TMPL_INLINE void norm_rows_input(const cuda_layer_norm_args &a, norm_pair *room) {
     norm_own r = norm_find_own(a);
     const T *x = (const T *)a.x + r.at, *g = (const T *)a.grad + r.at;
-    A v[NORM_HELD][NORM_VECTOR], gw[NORM_HELD][NORM_VECTOR];
+    norm_stored xs[NORM_HELD], gs[NORM_HELD];
     norm_pair sum = {0, 0};
 #pragma unroll
     for (int h = 0; h < NORM_HELD; h++) {
         int i = (r.lane + h * a.lanes) * NORM_VECTOR;
-        norm_read(r, x, i, a.whole, 0, v[h]);
-        norm_read(r, g, i, a.whole, 0, gw[h]);
+        xs[h] = norm_read_stored<WHOLE>(r, x, i);
+        gs[h] = norm_read_stored<WHOLE>(r, g, i);
     }
     int64_t row = r.n ? r.row : 0;
     A mean = norm_mean(a, row), rstd = ((const A *)a.rstd)[row];
@@ -272,12 +300,13 @@ KERNEL(TN_(layer_norm_input_own), cuda_layer_norm_args) {
         int i = (r.lane + h * a.lanes) * NORM_VECTOR;
         alignas(16) A w[NORM_VECTOR];
         if (i >= r.n) continue;
-        norm_read_parameter(r, a.weight, a.wide_weight, i, a.whole, 1, w);
+        norm_read_parameter(r, a.weight, a.wide_weight, i, WHOLE, 1, w);
 #pragma unroll
         for (int k = 0; k < NORM_VECTOR; k++) {
-            gw[h][k] = gw[h][k] * w[k];
-            v[h][k] = v[h][k] - mean;
-            if (i + k < r.n) sum = norm_add()(sum, {gw[h][k], gw[h][k] * v[h][k]});
+            if (!WHOLE && i + k >= r.n) continue;
+            A gw = LOAD(gs[h].of[k]) * w[k];
+            sum.g = sum.g + gw;
+            sum.product = B_(fma)(gw, LOAD(xs[h].of[k]) - mean, sum.product);
         }
     }
     sum = lanes_join_row(room, sum, a.lanes, norm_add());
@@ -286,10 +315,25 @@ KERNEL(TN_(layer_norm_input_own), cuda_layer_norm_args) {
 #pragma unroll
     for (int h = 0; h < NORM_HELD; h++) {
         int i = (r.lane + h * a.lanes) * NORM_VECTOR;
+        alignas(16) A w[NORM_VECTOR], y[NORM_VECTOR];
+        if (i >= r.n) continue;
+        norm_read_parameter(r, a.weight, a.wide_weight, i, WHOLE, 1, w);
 #pragma unroll
-        for (int k = 0; k < NORM_VECTOR; k++) gw[h][k] = gw[h][k] * rstd + v[h][k] * by_x + shift;
-        norm_write(r, (T *)a.y + r.at, i, a.whole, gw[h]);
+        for (int k = 0; k < NORM_VECTOR; k++) {
+            A by_g = B_(fma)(LOAD(gs[h].of[k]) * w[k], rstd, shift);
+            y[k] = B_(fma)(LOAD(xs[h].of[k]) - mean, by_x, by_g);
+        }
+        norm_write(r, (T *)a.y + r.at, i, WHOLE, y);
     }
+}
+
+KERNEL(TN_(layer_norm_input_own), cuda_layer_norm_args) {
+    SHARED(norm_pair, room, NORM_WARPS);
+    norm_rows_input<true>(a, room);
+}
+KERNEL(TN_(layer_norm_input_own_odd), cuda_layer_norm_args) {
+    SHARED(norm_pair, room, NORM_WARPS);
+    norm_rows_input<false>(a, room);
 }
 
 /* ---- layer_norm's weight and bias: sums down the columns ---------------------------------------*/

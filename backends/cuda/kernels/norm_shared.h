@@ -10,7 +10,13 @@
 
 enum { NORM_VECTOR = 16 / sizeof(T) }; /* elements that are loaded at once */
 
-TMPL_INLINE A norm_rstd(A square, double eps) { return (A)(1.0 / sqrt((double)square + eps)); }
+TMPL_INLINE A norm_rstd(A square, double eps) {
+#if TMPL_IS_HALF
+    return 1 / sqrtf(square + (float)eps);
+#else
+    return (A)(1.0 / sqrt((double)square + eps));
+#endif
+}
 
 template <int V, typename N> struct alignas(V > 1 ? 16 : alignof(N)) norm_vector { N of[V]; };
 

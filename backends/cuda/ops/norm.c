@@ -268,8 +268,11 @@ static tn_status batch_norm_backward(const tn_call *call, const void *args) {
 
 static cuda_float_kernels layer_norm_kernels = CUDA_FLOAT_KERNELS(norm, layer_norm),
                           layer_own_kernels = CUDA_FLOAT_KERNELS(norm, layer_norm_own),
+                          layer_own_odd_kernels = CUDA_FLOAT_KERNELS(norm, layer_norm_own_odd),
                           layer_input_kernels = CUDA_FLOAT_KERNELS(norm, layer_norm_input),
                           layer_input_own_kernels = CUDA_FLOAT_KERNELS(norm, layer_norm_input_own),
+                          layer_input_own_odd_kernels =
+                              CUDA_FLOAT_KERNELS(norm, layer_norm_input_own_odd),
                           layer_columns_kernels = CUDA_FLOAT_KERNELS(norm, layer_norm_columns),
                           layer_odd_columns_kernels =
                               CUDA_FLOAT_KERNELS(norm, layer_norm_odd_columns),
@@ -306,10 +309,12 @@ static bool are_whole(const tn_call *call, const cuda_layer_norm_args *a) {
            is_aligned(a->y) && is_aligned(a->weight) && is_aligned(a->bias);
 }
 
-/* Few long rows without weight and bias, as group_norm has them, are channels of one sample, which
- * blocks share. */
-static bool are_channels(const cuda_layer_norm_args *a) {
-    return !a->weight && !a->bias && a->rows > 0 && cuda_parts(a->n, CUDA_BLOCK, a->rows) > 1;
+/* Rows without weight and bias, as group_norm has them, are channels of one sample where they are few and
+ * long, so that blocks share them, and where threads cannot hold them: two passes of whole vectors. */
+static bool are_channels(const tn_call *call, const cuda_layer_norm_args *a) {
+    if (a->weight || a->bias || a->rows == 0) return false;
+    if (cuda_parts(a->n, CUDA_BLOCK, a->rows) > 1) return true;
+    return !are_held(call, a) && a->n % vector_of(call) == 0;
 }
 
 static cuda_batch_norm_args as_channels(const tn_call *call, const cuda_layer_norm_args *a) {
@@ -332,9 +337,9 @@ static cuda_batch_norm_args as_channels(const tn_call *call, const cuda_layer_no
 
 /* Rows that their threads hold have as few threads as can hold them, but some that load neighbouring
  * vectors; others have one for each group of elements, up to a block. */
-static tn_status launch_rows(const tn_call *call, cuda_float_kernels kernels,
-                             cuda_float_kernels own, const cuda_layer_norm_args *args) {
+static tn_status launch_rows(const tn_call *call, bool forward, const cuda_layer_norm_args *args) {
     cuda_layer_norm_args a = *args;
+    cuda_kernel *kernel;
     bool held = are_held(call, &a);
     int64_t vectors = (a.n + vector_of(call) - 1) / vector_of(call);
     a.lanes = 1;
@@ -347,8 +352,14 @@ static tn_status launch_rows(const tn_call *call, cuda_float_kernels kernels,
     for (a.shift = 0; 1 << a.shift < a.lanes;) a.shift++;
     a.whole = are_whole(call, &a);
     int64_t per_block = CUDA_BLOCK / a.lanes;
-    return cuda_launch(call, cuda_float_kernel(call, held ? own : kernels),
-                       (a.rows + per_block - 1) / per_block, CUDA_BLOCK, &a);
+    if (!held)
+        kernel = cuda_float_kernel(call, forward ? layer_norm_kernels : layer_input_kernels);
+    else if (a.whole)
+        kernel = cuda_float_kernel(call, forward ? layer_own_kernels : layer_input_own_kernels);
+    else
+        kernel =
+            cuda_float_kernel(call, forward ? layer_own_odd_kernels : layer_input_own_odd_kernels);
+    return cuda_launch(call, kernel, (a.rows + per_block - 1) / per_block, CUDA_BLOCK, &a);
 }
 
 static tn_status layer_norm(const tn_call *call, const void *args) {
@@ -363,7 +374,7 @@ static tn_status layer_norm(const tn_call *call, const void *args) {
     a.mean = in->mean->data;
     a.rstd = in->rstd->data;
     a.eps = in->eps;
-    if (!are_channels(&a)) return launch_rows(call, layer_norm_kernels, layer_own_kernels, &a);
+    if (!are_channels(call, &a)) return launch_rows(call, true, &a);
     cuda_batch_norm_args b = as_channels(call, &a);
     return run_forward(call, &b);
 }
@@ -389,7 +400,7 @@ static tn_status layer_norm_columns(const tn_call *call, cuda_layer_norm_args *a
 }
 
 static tn_status layer_norm_input(const tn_call *call, const cuda_layer_norm_args *a) {
-    if (!are_channels(a)) return launch_rows(call, layer_input_kernels, layer_input_own_kernels, a);
+    if (!are_channels(call, a)) return launch_rows(call, false, a);
     cuda_batch_norm_args b = as_channels(call, a);
     return run_backward(call, &b);
 }
@@ -423,7 +434,7 @@ static tn_status rms_norm(const tn_call *call, const void *args) {
     a.y = in->y->data;
     a.rstd = in->rstd->data;
     a.eps = in->eps;
-    return launch_rows(call, layer_norm_kernels, layer_own_kernels, &a);
+    return launch_rows(call, true, &a);
 }
 
 static tn_status rms_norm_backward(const tn_call *call, const void *args) {
@@ -437,7 +448,7 @@ static tn_status rms_norm_backward(const tn_call *call, const void *args) {
     a.rstd = in->rstd->data;
     a.y = in->need_input ? in->grad_input->data : NULL;
     a.grad_weight = in->need_weight ? in->grad_weight->data : NULL;
-    if (a.y && a.rows > 0) st = launch_rows(call, layer_input_kernels, layer_input_own_kernels, &a);
+    if (a.y && a.rows > 0) st = launch_rows(call, false, &a);
     if (st != TN_OK || !a.grad_weight) return st;
     return layer_norm_columns(call, &a);
 }
