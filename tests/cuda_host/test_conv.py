@@ -65,6 +65,8 @@ CASES = [  # sizes of x and w, stride, padding, dilation, groups
     ((2, 4, 3, 4, 5), (8, 1, 3, 2, 2), (2, 1, 2), (1, 0, 1), (1, 1, 1), 4),
     ((2, 3, 17, 19), (5, 3, 4, 4), (3, 3), (3, 2), (1, 1), 1),
     ((1, 1, 40, 33), (2, 1, 5, 5), (1, 1), (2, 2), (1, 1), 1),
+    ((3, 2, 23, 20), (4, 1, 5, 5), (1, 1), (2, 2), (1, 1), 2),
+    ((2, 3, 13, 20), (3, 1, 5, 5), (2, 1), (3, 1), (1, 2), 3),
 ]
 
 def check(got, want, dtype):
@@ -430,6 +432,27 @@ for dtype, executed in (("float32", 0), ("float64", 0), ("float16", 5)):
     assert count("execute") == executed, dtype
 """
     )
+
+
+def test_groups_of_one_channel_in_many_planes() -> None:
+    """Threads that make several pixels, and sums over images in several parts; as on the CPU."""
+    harness.script("""
+F = tn.nn.functional
+for sizes, kernel, kw in (((2, 520, 20, 21), 3, {"padding": 1}), ((24, 3, 26, 27), 5, {}),
+                          ((24, 3, 26, 27), 3, {"stride": 2, "padding": 1, "dilation": 2})):
+    for layout in (tn.contiguous_format, tn.channels_last)[:1 if sizes[1] > 3 else 2]:
+        x, w = tn.randn(*sizes), tn.randn(sizes[1], 1, kernel, kernel)
+        found = []
+        for device in ("cpu", "cuda"):
+            a, u = x.to(device).to(memory_format=layout).requires_grad_(), w.to(device)
+            u.requires_grad_()
+            y = F.conv2d(a, u, groups=sizes[1], **kw)
+            found.append([y.detach(), *tn.autograd.grad(y, (a, u), tn.ones_like(y))])
+        for want, got in zip(*found):
+            assert tn.allclose(got.cpu(), want, rtol=1e-4, atol=1e-3), (sizes, layout)
+for op in ("_conv", "_conv_backward_input", "_conv_backward_weight"):
+    assert tn.cuda.fallback_count(op) == (0, 0), op
+""")
 
 
 def test_a_plan_of_the_last_resort() -> None:

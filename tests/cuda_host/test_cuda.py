@@ -49,7 +49,8 @@ for dtype, n in itertools.product(("uint8", "float16", "int32", "float64"), (1, 
     x = (tn.arange(4.0 * n).reshape(4, n) % 50).to(getattr(tn, dtype))
     d = x.to("cuda")
     for view in (lambda t: t, lambda t: t.t(), lambda t: t[:, 1:], lambda t: t[1:, ::2],
-                 lambda t: t[2, 0], lambda t: t[:1].expand(7, n), lambda t: t.flip(1)):
+                 lambda t: t[2, 0], lambda t: t[:1].expand(7, n), lambda t: t.flip(1),
+                 lambda t: t[:, 1:].flip(1), lambda t: t.flip(0, 1)):
         a, b = view(x), view(d)
         assert tn.equal(b.cpu(), a) and tn.equal((b + 3).cpu(), a + 3)
         assert tn.equal((b * b[..., :1] if b.ndim else b * b).cpu(),

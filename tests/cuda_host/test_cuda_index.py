@@ -71,6 +71,50 @@ ran_natively("_index", "_index_put_")
 
 
 @BOTH
+def test_rows_are_moved_whole(ordered: bool) -> None:
+    """Rows of every size and alignment, which go in items of up to 16 bytes; dimensions that
+    overlap."""
+    harness.script(
+        START
+        + f"tn.use_deterministic_algorithms({ordered})"
+        + """
+i, j, k = (rng.integers(-n, n, 9) for n in (5, 6, 6))
+once = rng.permutation(6)[:4]
+for dtype in (np.uint8, np.float16, np.float32, np.float64, np.complex128):
+    for width in (1, 3, 6, 8, 16):
+        base = (rng.standard_normal((5, 6, 2, width + 1)) * 9).astype(dtype)
+        for cut in (slice(0, width), slice(1, None), slice(None)):
+            x, d = base[..., cut], send(base)[..., cut]
+            for y, e in ((x, d), (x.transpose(0, 1, 3, 2), d.transpose(2, 3))):
+                check(e[send(i)], y[i])
+                check(e[:, send(j)], y[:, j])
+                check(e[send(i), send(j)], y[i, j])
+                check(e.index_select(1, send(j % 6)), y[:, j % 6])
+                want, got = base.copy(), send(base)
+                want[..., cut][:, once] = x[:, :4]
+                got[..., cut].index_copy_(1, send(once), d[:, :4])
+                check(got, want)
+                want[..., cut][i[0], once] = x[0, :4]
+                got[..., cut][tn.tensor(int(i[0]), device="cuda"), send(once)] = d[0, :4]
+                check(got, want)
+            if dtype in (np.float16, np.float32):
+                want, got = base.copy(), send(base)
+                np.add.at(want, (slice(None), j % 6, slice(None), cut), x[:, k % 6])
+                got[..., cut].index_add_(1, send(j % 6), d[:, k % 6])
+                check(got, want, 2e-2 if dtype is np.float16 else 1e-5)
+flat = np.arange(400.0, dtype=np.float32)
+overlap = np.lib.stride_tricks.as_strided(flat, (20, 20, 8), (4, 12, 4))
+d = send(flat).as_strided((20, 20, 8), (1, 3, 1))
+check(d[send(i), send(j)], overlap[i, j])
+check(d[send(i)], overlap[i])
+weight, at = rng.standard_normal((7, 12)).astype(np.float32), rng.integers(0, 7, (3, 4))
+check(tn.nn.functional.embedding(send(at), send(weight)), weight[at])
+ran_natively("_index", "index_select", "index_add_", "embedding")
+"""
+    )
+
+
+@BOTH
 def test_slices(ordered: bool) -> None:
     """index_add, index_copy, index_fill along each dimension, in every dtype."""
     harness.script(
@@ -248,6 +292,14 @@ for shape in ((1,), (5, 7), (3, 1, 9), (2000,), (40, 130), (3, 4, 5, 6)):
         for a, d in ((y, send(y)), (y.T, send(y).permute(*range(y.ndim - 1, -1, -1))),
                      (y[..., ::2], send(y)[..., ::2])):
             check(d.nonzero(), np.argwhere(a))
+for n in (4095, 4096, 9000):
+    y = rng.random(n) > 0.3
+    check(send(y).nonzero(), np.argwhere(y))
+    check(send(y.reshape(-1, 1)).expand(-1, 3).nonzero(), np.argwhere(np.repeat(y[:, None], 3, 1)))
+    values, inverse, counts = (t.cpu().numpy() for t in send(np.sort(rng.integers(0, n, n)))
+                               .unique_consecutive(return_inverse=True, return_counts=True))
+    assert (np.diff(values) > 0).all() and counts.sum() == n
+    assert (np.repeat(np.arange(len(values)), counts) == inverse).all()
 mask, x = rng.random((30, 70)) > 0.5, rng.standard_normal((30, 70))
 check(send(x)[send(mask)], x[mask])
 check(send(x).masked_select(send(mask)), x[mask])

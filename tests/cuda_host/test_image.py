@@ -63,6 +63,62 @@ stays("max_pool2d_with_indices", "_max_pool2d_backward", "avg_pool2d", "_avg_poo
     )
 
 
+def test_places_of_maxima() -> None:
+    """The first of equal ones, NaN above all, for each size of window and every layout."""
+    harness.script(
+        CHECK
+        + """
+x = tn.randint(-1, 3, (2, 3, 13, 12)).float()
+x[tn.rand(2, 3, 13, 12) < 0.1] = float("nan")
+x[:, :, 7:] = float("-inf")
+for kernel in (1, 2, 3, 4, (2, 3)):
+    for kw in ({}, {"stride": 1}, {"stride": (1, 3), "padding": (0, 1) if kernel != 1 else 0},
+               {"stride": 2, "dilation": (2, 1)}, {"stride": 2, "ceil_mode": True}):
+        for dtype in TOLERANCE:
+            for view in VIEWS:
+                want = F.max_pool2d(view(x.to(dtype)), kernel, return_indices=True, **kw)
+                got = F.max_pool2d(view(x.to(dtype).to("cuda")), kernel, return_indices=True, **kw)
+                assert tn.equal(got[1].cpu(), want[1]), (kernel, kw, dtype)
+                assert tn.allclose(got[0].cpu(), want[0], equal_nan=True), (kernel, kw, dtype)
+y, at = F.max_pool2d(tn.ones(1, 4, 4, device="cuda"), 2, padding=1, dilation=(5, 1),
+                     return_indices=True)
+assert y.max().item() == float("-inf") and at.max().item() == -1  # all taps in the padding
+"""
+    )
+
+
+def test_maxima_of_large_and_of_many_planes() -> None:
+    """Planes of several blocks, blocks of several planes, and hundreds of chunks to a plane: sums
+    are the CPU's, bit by bit, since they have its order; also where positions were moved."""
+    harness.script(
+        CHECK
+        + """
+def same(shape, dtype, kernel, view=VIEWS[0], move=False, **kw):
+    x = tn.randint(0, 9, shape).to(dtype)
+    grads, g = [], None
+    for device in ("cpu", "cuda"):
+        d = view(x.to(device)).detach().requires_grad_()
+        y, at = F.max_pool2d(d, kernel, return_indices=True, **kw)
+        g = tn.randn(*y.shape).to(dtype) if g is None else g
+        if move:  # behind the back of autograd: into other tiles, and to one place
+            at.data[..., 1, ::2] = d.shape[-1] * d.shape[-2] - 1
+            at.data[..., -1, :] = 3
+        y.backward(g.to(device))
+        grads.append(d.grad.cpu())
+    assert tn.equal(*grads), (shape, dtype)
+for dtype in TOLERANCE:
+    same((2, 2, 90, 101), dtype, 3, stride=2, padding=1)
+    same((2, 90, 101), dtype, 3, stride=2, padding=1, move=True)
+    same((60, 5, 7, 5), dtype, 2, stride=1)
+    same((60, 5, 7, 5), dtype, 3, view=VIEWS[1], stride=2, padding=1, move=True)
+same((1, 2, 70, 80), tn.float32, (9, 4), view=VIEWS[1], stride=1)
+same((1, 290, 300), tn.float32, 2, stride=1)
+same((1, 290, 300), tn.float16, 2, view=VIEWS[2], stride=1, move=True)
+stays("max_pool2d_with_indices", "_max_pool2d_backward")
+"""
+    )
+
+
 def test_maxima_share_places_in_one_order() -> None:
     """Windows that overlap add to one place: the same bits every time."""
     harness.script("""
@@ -102,6 +158,13 @@ for size in ((7, 3), (40, 41), (13, 12), (1, 1), (5, 26)):
 for factor in (2, 0.5, 1.7, 3.3):
     for mode in ("nearest", "bilinear"):
         check(lambda x: F.interpolate(x, scale_factor=factor, mode=mode), (2, 3, 13, 12))
+for size in ((1, 9), (9, 1), (14, 13)):  # planes of one row, and weights of 0
+    for kw in ({}, {"mode": "bilinear"}, {"mode": "bilinear", "align_corners": True}):
+        check(lambda x: F.interpolate(x, size=size, **kw), (1, 2, 1, 5), VIEWS[:1])
+x = tn.zeros(1, 1, 2, 2, device="cuda").requires_grad_()
+y = F.interpolate(x, size=(3, 3), mode="bilinear", align_corners=True)
+y.backward(tn.tensor([[[[float("inf"), 1, 1], [1, 1, 1], [1, 1, 1]]]], device="cuda"))
+assert x.grad.isfinite().tolist() == [[[[False, True], [True, True]]]]  # 0 * inf is left out
 stays("upsample_nearest2d", "_upsample_nearest2d_backward", "upsample_bilinear2d",
       "_upsample_bilinear2d_backward")
 """

@@ -53,6 +53,16 @@ odd = tn.tensor([float("-inf"), 1.0, float("inf"), 2.0, float("nan"), 0.0])
 with np.errstate(invalid="ignore"):
     want = np.logaddexp.accumulate(odd.numpy())
 assert np.allclose(odd.to("cuda").logcumsumexp(0).cpu().numpy(), want, equal_nan=True)
+# many rows, which have some threads of a warp each
+for dtype, tolerance, shape in ((tn.float16, 1e-2, (65536, 8)), (tn.float64, 1e-11, (16384, 8)),
+                                (tn.float32, 1e-5, (2048, 520))):
+    x = (tn.rand(*shape) - 0.3).to(dtype)
+    got = x.to("cuda").cumsum_(1).cpu().double().numpy()
+    assert np.allclose(got, np.cumsum(x.double().numpy(), 1), rtol=tolerance, atol=tolerance)
+x = tn.randint(-9, 9, (2048, 264)).to(tn.int16)
+assert tn.equal(x.to("cuda").cumsum(1, dtype=tn.int16).cpu(), x.cumsum(1, dtype=tn.int16))
+zeros = tn.full((16384, 16), -0.0, device="cuda").cumsum(1)
+assert np.signbit(zeros.cpu().numpy()).all()
 x = tn.rand(5, 2000, dtype=tn.float64).to("cuda").requires_grad_()
 g = tn.rand(5, 2000, dtype=tn.float64).to("cuda")
 (got,) = tn.autograd.grad(x.cumsum(1), x, g)

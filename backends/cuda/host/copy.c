@@ -5,9 +5,37 @@
 
 #include <tenon/args_pointwise.h>
 
-static cuda_size_kernels copies = CUDA_SIZE_KERNELS(copy, copy);
+static cuda_size_kernels copies = CUDA_SIZE_KERNELS(copy, copy),
+                         copies_back = CUDA_SIZE_KERNELS(copy, copy_back);
+
+/* Rows that are read backwards, as flip's: a plan of items of 16 bytes. TN_DECLINE: not all are. */
+static tn_status turn_rows(const cuda_plan *plan, int64_t bytes, cuda_plan *ret_plan) {
+    const int32_t sizes[] = {16, 16};
+    const int64_t next[] = {16, -16};
+    int64_t each = 16 / bytes;
+    char *from = (char *)plan->data[1] + bytes - 16;
+    if (plan->values || plan->ndim == 0 || each < 2 || plan->size[0] % each) return TN_DECLINE;
+    if (plan->stride[0][0] != bytes || plan->stride[0][1] != -bytes) return TN_DECLINE;
+    uint64_t begins = (uint64_t)(uintptr_t)plan->data[0] | (uint64_t)(uintptr_t)from;
+    for (int32_t d = 1; d < plan->ndim; d++)
+        begins |= (uint64_t)plan->stride[d][0] | (uint64_t)plan->stride[d][1];
+    if (begins % 16) return TN_DECLINE;
+    cuda_plan_start(ret_plan);
+    ret_plan->data[0] = plan->data[0];
+    ret_plan->data[1] = from;
+    tn_status st = cuda_plan_add(ret_plan, 2, plan->size[0] / each, next);
+    for (int32_t d = 1; d < plan->ndim && st == TN_OK; d++)
+        st = cuda_plan_add(ret_plan, 2, plan->size[d], plan->stride[d]);
+    if (st != TN_OK) return st;
+    cuda_plan_end(ret_plan, 2, sizes);
+    cuda_plan_by_element(ret_plan);
+    return TN_OK;
+}
 
 tn_status cuda_copy_plan(const tn_call *call, int64_t bytes, const cuda_plan *plan) {
+    cuda_plan turned;
+    if (turn_rows(plan, bytes, &turned) == TN_OK)
+        return cuda_launch_plan(call, cuda_size_kernel(copies_back, bytes), &turned);
     return cuda_launch_plan(call, cuda_size_kernel(copies, bytes), plan);
 }
 

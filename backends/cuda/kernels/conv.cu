@@ -5,6 +5,8 @@
 #include "device.h"
 
 #include "args_conv.h"
+#include "join_lanes.h"
+#include "rows.h"
 #include "scalar.h"
 
 typedef struct conv_place {
@@ -218,6 +220,182 @@ KERNEL(TN_(conv_depthwise_weight), cuda_depthwise_args) {
     if (threadIdx.x == 0)
         ((A *)a.partial)[(int64_t)part * a.channels * a.each * a.taps + element] = sums[0];
 }
+
+/* ---- The same of planes whose windows are square -----------------------------------------------
+ * K by K taps, unrolled. Places and pixels have 32 bits, signed. */
+
+/* What the taps of a window meet along a dimension of `size`: at, at + by, ... */
+typedef struct conv_line {
+    int32_t at, by, size;
+} conv_line;
+
+/* Pixels of the window at `place`. */
+TMPL_INLINE conv_line conv_pixels(const cuda_conv_shape &s, int d, uint32_t place) {
+    conv_line l = {(int32_t)place * (int32_t)s.stride[d] - (int32_t)s.pad[d],
+                   (int32_t)s.dilation[d], (int32_t)s.in[d]};
+    return l;
+}
+
+/* Places of the windows that meet the pixel q, if they are 1 apart. */
+TMPL_INLINE conv_line conv_places(const cuda_conv_shape &s, int d, uint32_t q) {
+    conv_line l = {(int32_t)q + (int32_t)s.pad[d], -(int32_t)s.dilation[d], (int32_t)s.out[d]};
+    return l;
+}
+
+/* All of them, read before any is computed with. */
+template <int K> struct conv_window {
+    T of[K][K];
+    bool inside[K][K];
+};
+
+/* BY: how far elements of a row lie apart, where the compiler may know it; or 0. */
+template <int K, int BY>
+TMPL_INLINE void conv_read(const cuda_images &from, const T *plane, const conv_line &y,
+                           const conv_line &z, conv_window<K> *ret_window) {
+    int64_t down = (int64_t)y.by * from.at[1], right = BY ? BY : (int64_t)z.by * from.at[2];
+    const T *corner = plane + (int64_t)y.at * from.at[1] + (int64_t)z.at * from.at[2];
+#pragma unroll
+    for (int j = 0; j < K; j++) {
+        bool row = (uint32_t)(y.at + j * y.by) < (uint32_t)y.size;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            bool inside = row && (uint32_t)(z.at + k * (BY ? BY : z.by)) < (uint32_t)z.size;
+            ret_window->inside[j][k] = inside;
+            if (inside) ret_window->of[j][k] = corner[j * down + k * right];
+        }
+    }
+}
+
+/* The window's sum, each element times its weight. */
+template <int K> TMPL_INLINE A conv_sum(const conv_window<K> &v, const A (&w)[K][K]) {
+    A sum = 0;
+#pragma unroll
+    for (int j = 0; j < K; j++) {
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (v.inside[j][k]) sum += LOAD(v.of[j][k]) * w[j][k];
+    }
+    return sum;
+}
+
+template <int K> TMPL_INLINE void conv_weights(const T *w, A (&ret_w)[K][K]) {
+#pragma unroll
+    for (int t = 0; t < K * K; t++) ret_w[t / K][t % K] = LOAD(w[t]);
+}
+
+TMPL_INLINE bool conv_is_plain(const cuda_images &x, int64_t by) { return x.at[2] == 1 && by == 1; }
+
+/* f(place, row, column) for those of a plane's places that are the thread's. */
+template <typename F>
+TMPL_INLINE void conv_walk(const cuda_depthwise_args &a, const int64_t *size, uint32_t tile, F f) {
+    uint32_t places = conv_count(size), width = (uint32_t)size[2];
+    uint32_t place = tile * a.turns * blockDim.x + threadIdx.x;
+    for (uint32_t turn = 0; turn < a.turns && place < places; turn++, place += blockDim.x) {
+        uint32_t row = place / width;
+        f(place, row, place - row * width);
+    }
+}
+
+template <int K, int BY> TMPL_INLINE void conv_square(const cuda_depthwise_args &a) {
+    const cuda_conv_shape &s = a.s;
+    uint32_t plane = blockIdx.x / a.tiles, channels = a.channels * a.each;
+    uint32_t image = plane / channels, channel = plane - image * channels;
+    const T *x = (const T *)a.x.data + image * a.x.image + channel / a.each * a.x.channel;
+    T *y = (T *)a.y.data + image * a.y.image + channel * a.y.channel;
+    A w[K][K], bias = a.bias ? LOAD(((const T *)a.bias)[channel]) : (A)0;
+    conv_weights<K>((const T *)a.w + (int64_t)channel * a.taps, w);
+    conv_walk(a, s.out, blockIdx.x - plane * a.tiles,
+              [&](uint32_t place, uint32_t row, uint32_t column) {
+                  conv_window<K> v;
+                  conv_read<K, BY>(a.x, x, conv_pixels(s, 1, row), conv_pixels(s, 2, column), &v);
+                  A sum = conv_sum<K>(v, w);
+                  y[place] = STORE(a.bias ? sum + bias : sum);
+              });
+}
+
+/* The gradient of x, where windows are 1 apart, and a channel has one of y. */
+template <int K, int BY> TMPL_INLINE void conv_square_input(const cuda_depthwise_args &a) {
+    const cuda_conv_shape &s = a.s;
+    uint32_t plane = blockIdx.x / a.tiles;
+    uint32_t image = plane / a.channels, channel = plane - image * a.channels;
+    const T *y = (const T *)a.y.data + image * a.y.image + channel * a.y.channel;
+    T *x = (T *)a.x.data + image * a.x.image + channel * a.x.channel;
+    A w[K][K], bias = a.bias ? LOAD(((const T *)a.bias)[channel]) : (A)0;
+    conv_weights<K>((const T *)a.w + (int64_t)channel * a.taps, w);
+    conv_walk(a, s.in, blockIdx.x - plane * a.tiles,
+              [&](uint32_t place, uint32_t row, uint32_t column) {
+                  conv_window<K> v;
+                  conv_read<K, BY>(a.y, y, conv_places(s, 1, row), conv_places(s, 2, column), &v);
+                  A sum = conv_sum<K>(v, w);
+                  x[place] = STORE(a.bias ? sum + bias : sum);
+              });
+}
+
+/* A block sums all elements of a channel's w over the images of one part. */
+template <int K, int BY>
+TMPL_INLINE void conv_square_weight(const cuda_depthwise_args &a, A *room) {
+    const cuda_conv_shape &s = a.s;
+    uint32_t channel = blockIdx.x / a.parts, part = blockIdx.x - channel * a.parts;
+    uint32_t places = conv_count(s.out), warps = blockDim.x / 32;
+    int64_t end = (part + 1) * a.span < a.images ? (part + 1) * a.span : a.images;
+    A sums[K][K] = {};
+    for (int64_t image = part * a.span; image < end; image++) {
+        const T *x = (const T *)a.x.data + image * a.x.image + channel / a.each * a.x.channel;
+        const T *y = (const T *)a.y.data + image * a.y.image + channel * a.y.channel;
+        for (uint32_t i = threadIdx.x; i < places; i += blockDim.x) {
+            conv_window<K> v;
+            uint32_t row = i / (uint32_t)s.out[2], column = i - row * (uint32_t)s.out[2];
+            conv_read<K, BY>(a.x, x, conv_pixels(s, 1, row), conv_pixels(s, 2, column), &v);
+            A g = LOAD(y[row * a.y.at[1] + column * a.y.at[2]]);
+#pragma unroll
+            for (int j = 0; j < K; j++) {
+#pragma unroll
+                for (int k = 0; k < K; k++)
+                    if (v.inside[j][k]) sums[j][k] += LOAD(v.of[j][k]) * g;
+            }
+        }
+    }
+#pragma unroll
+    for (int t = 0; t < K * K; t++) {
+        A sum = lanes_join(sums[t / K][t % K], 1, 32, rows_sum<A>());
+        if (threadIdx.x % 32 == 0) room[threadIdx.x / 32 * K * K + t] = sum;
+    }
+    __syncthreads();
+    for (uint32_t t = threadIdx.x; t < K * K; t += blockDim.x) {
+        A sum = room[t];
+        for (uint32_t warp = 1; warp < warps; warp++) sum += room[warp * K * K + t];
+        ((A *)a.partial)[((int64_t)part * a.channels * a.each + channel) * a.taps + t] = sum;
+    }
+}
+
+template <int K> TMPL_INLINE void conv_square_forward(const cuda_depthwise_args &a) {
+    if (conv_is_plain(a.x, a.s.dilation[2]))
+        conv_square<K, 1>(a);
+    else
+        conv_square<K, 0>(a);
+}
+
+template <int K> TMPL_INLINE void conv_square_backward(const cuda_depthwise_args &a) {
+    if (conv_is_plain(a.y, a.s.dilation[2]))
+        conv_square_input<K, -1>(a);
+    else
+        conv_square_input<K, 0>(a);
+}
+
+template <int K> TMPL_INLINE void conv_square_sums(const cuda_depthwise_args &a) {
+    SHARED(A, room, CUDA_BLOCK / 32 * K * K);
+    if (conv_is_plain(a.x, a.s.dilation[2]))
+        conv_square_weight<K, 1>(a, room);
+    else
+        conv_square_weight<K, 0>(a, room);
+}
+
+#define CONV_SQUARE(k)                                                                             \
+    KERNEL(TN_(conv_depthwise_##k), cuda_depthwise_args) { conv_square_forward<k>(a); }            \
+    KERNEL(TN_(conv_depthwise_input_##k), cuda_depthwise_args) { conv_square_backward<k>(a); }     \
+    KERNEL(TN_(conv_depthwise_weight_##k), cuda_depthwise_args) { conv_square_sums<k>(a); }
+CONV_SQUARE(3)
+CONV_SQUARE(5)
 
 /* A thread adds the parts of one element up, in their order. */
 KERNEL(TN_(conv_depthwise_finish), cuda_depthwise_args) {

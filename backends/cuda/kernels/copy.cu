@@ -10,4 +10,18 @@ template <typename V> TMPL_INLINE void copy_group(const cuda_plan &p) {
     cuda_store(p, g, x);
 }
 
+/* Elements of a row that is read backwards: the plan's items are 16 bytes of them. */
+template <typename V> TMPL_INLINE void copy_back(const cuda_plan &p) {
+    enum { items = 16 / sizeof(V) };
+    typedef cuda_vector<V, items> vector;
+    cuda_group g;
+    vector y;
+    if (!cuda_group_start<1>(p, &g)) return;
+    const vector x = *(const vector *)((const char *)p.data[1] + g.at[1]);
+#pragma unroll
+    for (int i = 0; i < items; i++) y.of[i] = x.of[items - 1 - i];
+    *(vector *)((char *)p.data[0] + g.at[0]) = y;
+}
+
 KERNELS_BY_SIZE(copy, cuda_plan, copy_group)
+KERNELS_BY_SIZE(copy_back, cuda_plan, copy_back)

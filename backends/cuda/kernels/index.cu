@@ -32,8 +32,8 @@ KERNEL(TN_(index_add), cuda_add_args) {
 
 /* ---- In order ----------------------------------------------------------------------------------*/
 
-TMPL_INLINE A index_join(const cuda_combine_args &a, A old, A x) {
-    switch (a.how) {
+TMPL_INLINE A index_join(const cuda_combine_args &a, int how, A old, A x) {
+    switch (how) {
     case CUDA_JOIN_ADD: return f_add(old, x, index_number(a.alpha));
     case CUDA_JOIN_MULTIPLY: return f_mul(old, x);
     case CUDA_JOIN_AMAX: return f_maximum(old, x);
@@ -42,21 +42,44 @@ TMPL_INLINE A index_join(const cuda_combine_args &a, A old, A x) {
     }
 }
 
-KERNEL(TN_(index_combine), cuda_combine_args) {
-    int64_t i = cuda_thread(), at[CUDA_OPERANDS];
-    if (i >= a.n * a.inner.numel) return;
-    int64_t first = i / a.inner.numel, offset = a.offset[first], k = first;
+/* Elements that a thread takes, side by side. */
+template <int N> struct alignas(sizeof(T) * N) index_pack { T of[N]; };
+
+/* How: one of CUDA_JOIN_*; -1: what `a` says. */
+template <int N, int HOW> TMPL_INLINE void index_combine(const cuda_combine_args &a) {
+    typedef index_pack<N> pack;
+    int64_t i = cuda_thread(), at[CUDA_OPERANDS], first, inner = a.inner.numel;
+    if (i >= a.n * inner) return;
+    if (a.n * inner <= INT32_MAX)
+        first = (uint32_t)i / (uint32_t)inner;
+    else
+        first = i / inner;
+    int64_t offset = a.offset[first], k = first;
     if (offset == CUDA_NOWHERE || (first > 0 && a.offset[first - 1] == offset)) return;
-    cuda_find(a.inner, i - first * a.inner.numel, at);
+    cuda_find(a.inner, i - first * inner, at);
     const char *moved = a.moved + at[0];
-    T *reached = (T *)(a.reached + at[1] + offset);
-    A result = LOAD(*reached);
+    pack *reached = (pack *)(a.reached + at[1] + offset), x = *reached;
+    int how = HOW < 0 ? a.how : HOW;
+    A result[N];
+#pragma unroll
+    for (int n = 0; n < N; n++) result[n] = LOAD(x.of[n]);
     for (; k < a.n && a.offset[k] == offset; k++) {
         int64_t place = cuda_offset(a.position[k], a.dims, a.size, a.stride);
-        result = index_join(a, result, LOAD(*(const T *)(moved + place)));
+        x = *(const pack *)(moved + place);
+#pragma unroll
+        for (int n = 0; n < N; n++) result[n] = index_join(a, how, result[n], LOAD(x.of[n]));
     }
 #if TMPL_IS_FLOAT
-    if (a.average) result = result * ((A)1 / (A)(k - first));
+    if (a.average) {
+        A part = (A)1 / (A)(k - first);
+#pragma unroll
+        for (int n = 0; n < N; n++) result[n] = result[n] * part;
+    }
 #endif
-    *reached = STORE(result);
+#pragma unroll
+    for (int n = 0; n < N; n++) x.of[n] = STORE(result[n]);
+    *reached = x;
 }
+
+KERNEL(TN_(index_combine), cuda_combine_args) { index_combine<1, -1>(a); }
+KERNEL(TN_(index_sum), cuda_combine_args) { index_combine<16 / sizeof(T), CUDA_JOIN_ADD>(a); }

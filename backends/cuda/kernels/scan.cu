@@ -137,6 +137,64 @@ template <typename F> TMPL_INLINE void scan_rows(const cuda_scan_args &a, F join
     }
 }
 
+#if !TMPL_IS_BOOL && !TMPL_IS_COMPLEX
+/* What the lanes of a row come to, up to the calling one. All threads of the warp take part. */
+template <typename V, typename F> TMPL_INLINE V scan_warp(V mine, int lanes, int lane, F join) {
+    for (int by = 1; by < lanes; by *= 2) {
+        V before = (V)__shfl_up_sync(0xffffffffu, mine, (unsigned)by);
+        if (lane >= by) mine = join(before, mine);
+    }
+    return mine;
+}
+
+/* Rows whose elements lie side by side, in packs of 16 bytes: a row has `lanes` neighbouring threads,
+ * each of which has the next packs on their way while it adds up. */
+template <typename F> TMPL_INLINE void scan_packed(const cuda_scan_args &a, F join) {
+    enum { W = 16 / sizeof(T), AHEAD = 4 };
+    typedef cuda_vector<T, W> pack;
+    int lanes = a.lanes, lane = (int)threadIdx.x & (lanes - 1),
+        last = (int)threadIdx.x | (lanes - 1);
+    int64_t row = cuda_thread() / lanes, packs = row < a.rows.rows ? a.rows.n / W : 0;
+    const pack *x = (const pack *)rows_data(a.rows, row, 0);
+    pack *y = (pack *)rows_data(a.rows, row, 1);
+    A carry = F::none();
+    for (int64_t turn = 0; turn < a.rows.n / W; turn += AHEAD * lanes) {
+        pack in[AHEAD];
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            int64_t i = turn + u * lanes + lane;
+            if (i < packs) in[u] = x[i];
+        }
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            int64_t i = turn + u * lanes + lane;
+            A run[W], sum = F::none();
+#pragma unroll
+            for (int k = 0; k < W; k++) {
+                if (i < packs) sum = join(sum, LOAD(in[u].of[k]));
+                run[k] = sum;
+            }
+            sum = scan_warp(sum, lanes, lane, join);
+            A before = (A)__shfl_up_sync(0xffffffffu, sum, 1u);
+            A all = (A)__shfl_sync(0xffffffffu, sum, last & 31);
+            before = lane > 0 ? join(carry, before) : carry;
+            carry = join(carry, all);
+#pragma unroll
+            for (int k = 0; k < W; k++) in[u].of[k] = STORE(join(before, run[k]));
+            if (i < packs) y[i] = in[u];
+        }
+    }
+}
+
+#define SCAN_PACKED(name, join)                                                                    \
+    KERNEL(TN_(name##_packed), cuda_scan_args) { scan_packed(a, join()); }
+SCAN_PACKED(cumsum, scan_sum)
+SCAN_PACKED(cumprod, scan_product)
+#if TMPL_IS_FLOAT
+SCAN_PACKED(logcumsumexp, scan_logsumexp)
+#endif
+#endif
+
 #define SCAN(name, join)                                                                           \
     KERNEL(TN_(name##_parts), cuda_scan_args) { scan_parts(a, join()); }                           \
     KERNEL(TN_(name##_rows), cuda_scan_args) { scan_rows(a, join()); }

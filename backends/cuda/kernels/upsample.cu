@@ -1,5 +1,6 @@
 /* upsample.cu: nearest and bilinear upsampling of planes and its gradient, for one floating element
- * type. The gradient of an element is gathered from the positions that read it.
+ * type. The gradient of an element is gathered from the positions that read it, which lie side by side;
+ * where, and with what weights, is found once for all planes.
  *
  * types: float */
 #include "planes.h"
@@ -51,42 +52,65 @@ KERNEL(TN_(upsample), cuda_upsample_args) {
     ((T *)a.y)[i] = STORE((A)(above * (1 - ty.weight) + below * ty.weight));
 }
 
-/* Positions of the large plane that may read element i of the small one, a few too many: rounding
- * moves them. */
-TMPL_INLINE void upsample_readers(const cuda_upsample_args &a, int d, int64_t i, int64_t *ret_begin,
-                                  int64_t *ret_end) {
-    double s = a.ratio[d], reach = a.linear ? 1.5 : 1.0;
-    int64_t n = a.large[d], begin = 0, end = n;
-    if (s > 0) {
-        double first = ((double)i - reach) / s, last = ((double)i + reach) / s;
-        double spare = 3 + (double)n * 0x1p-20;
-        if (i > 0 && first > spare) begin = (int64_t)(first - spare);
-        if (i < a.small[d] - 1 && last + spare < (double)n) end = (int64_t)(last + spare);
+/* ---- Gradients ---------------------------------------------------------------------------------*/
+
+/* The first position of the large plane whose lower (or `upper`) neighbour is i or more; neighbours of
+ * later positions are never less. */
+TMPL_INLINE int64_t upsample_first(const cuda_upsample_args &a, int d, int64_t i, bool upper) {
+    int64_t begin = 0, end = a.large[d];
+    while (begin < end) {
+        int64_t o = begin + (end - begin) / 2;
+        upsample_tap t = upsample_find(a, d, o);
+        if ((upper ? t.high : t.low) >= i)
+            end = o;
+        else
+            begin = o + 1;
     }
-    *ret_begin = begin;
-    *ret_end = end;
+    return begin;
 }
 
-/* What position o of the large plane takes of element i. */
-TMPL_INLINE A upsample_share(const cuda_upsample_args &a, int d, int64_t o, int64_t i) {
-    upsample_tap t = upsample_find(a, d, o);
-    return (t.low == i ? 1 - t.weight : (A)0) + (t.high == i ? t.weight : (A)0);
+/* A thread for each weight, then for each span. */
+KERNEL(TN_(upsample_tables), cuda_upsample_args) {
+    int64_t i = cuda_thread(), weights = a.large[0] + a.large[1];
+    if (i < weights) {
+        int d = i >= a.large[0];
+        ((A *)a.weights)[i] = upsample_find(a, d, d ? i - a.large[0] : i).weight;
+        return;
+    }
+    i -= weights;
+    if (i >= a.small[0] + a.small[1]) return;
+    int d = i >= a.small[0];
+    int64_t of = d ? i - a.small[0] : i;
+    cuda_upsample_span s = {upsample_first(a, d, of, true), upsample_first(a, d, of, false),
+                            upsample_first(a, d, of + 1, false)};
+    a.spans[i] = s;
+}
+
+/* What position o takes of an element that it reads as its lower neighbour, its upper one, or both. */
+TMPL_INLINE A upsample_share(const cuda_upsample_span &s, bool both, int64_t o, A weight) {
+    A low = 1 - weight;
+    return o < s.middle ? weight : both ? low + weight : low;
 }
 
 KERNEL(TN_(upsample_backward), cuda_upsample_args) {
-    int64_t i = cuda_thread(), y0, y1, x0, x1;
+    int64_t i = cuda_thread();
     if (i >= a.numel) return;
     planes_place p = planes_find(i, a.channels, a.small);
     const T *g = planes_plane<T>(a.x, p.image, p.channel);
-    upsample_readers(a, 0, p.row, &y0, &y1);
-    upsample_readers(a, 1, p.column, &x0, &x1);
+    const cuda_upsample_span y = a.spans[p.row], x = a.spans[a.small[0] + p.column];
+    const A *of_y = (const A *)a.weights, *of_x = of_y + a.large[0];
+    bool both_y = !a.linear || p.row == a.small[0] - 1;
+    bool both_x = !a.linear || p.column == a.small[1] - 1;
     A sum = 0;
-    for (int64_t oy = y0; oy < y1; oy++) {
-        A wy = upsample_share(a, 0, oy, p.row);
+    for (int64_t oy = y.begin; oy < y.end; oy++) {
+        A wy = upsample_share(y, both_y, oy, of_y[oy]);
+        const T *row = g + oy * a.x.stride[2];
         if (wy == 0) continue;
-        for (int64_t ox = x0; ox < x1; ox++) {
-            A wx = upsample_share(a, 1, ox, p.column);
-            if (wx != 0) sum += LOAD(g[oy * a.x.stride[2] + ox * a.x.stride[3]]) * wy * wx;
+#pragma unroll 4
+        for (int64_t ox = x.begin; ox < x.end; ox++) {
+            A wx = upsample_share(x, both_x, ox, of_x[ox]);
+            A part = LOAD(row[ox * a.x.stride[3]]) * wy * wx;
+            sum += wx != 0 ? part : (A)0;
         }
     }
     ((T *)a.y)[i] = STORE(sum);

@@ -12,6 +12,7 @@ typedef struct cuda_index_job {
     int64_t index_stride[TN_MAX_DIMS], reached_stride[TN_MAX_DIMS]; /* in elements */
     bool of_index[TN_MAX_DIMS]; /* a dimension of the index: its elements may meet elsewhere */
     int64_t size, step;         /* of the indexed dimension */
+    int64_t steps;              /* where it stands for several: all bits of their steps */
     int64_t skip;               /* an index to leave out, where `skips` */
     bool wrap, skips;
     bool ready; /* the index tensor holds byte offsets, packed */

@@ -9,6 +9,9 @@
 #include <tenon/args_conv.h>
 
 static cuda_float_kernels max_kernels = CUDA_FLOAT_KERNELS(pool, pool_max),
+                          max_2_kernels = CUDA_FLOAT_KERNELS(pool, pool_max_2),
+                          max_3_kernels = CUDA_FLOAT_KERNELS(pool, pool_max_3),
+                          ranges_kernels = CUDA_FLOAT_KERNELS(pool, pool_ranges),
                           pick_kernels = CUDA_FLOAT_KERNELS(pool, pool_pick),
                           max_backward_kernels = CUDA_FLOAT_KERNELS(pool, pool_max_backward),
                           average_kernels = CUDA_FLOAT_KERNELS(pool, pool_average),
@@ -42,6 +45,28 @@ static void set_windows(cuda_pool_args *a, tn_ints kernel, tn_ints stride, tn_in
 
 /* ---- Maxima ------------------------------------------------------------------------------------*/
 
+/* Whether places in a plane, and what windows have to do with them, fit in 32 bits. */
+static bool is_narrow(const cuda_pool_args *a) {
+    const int64_t most = 1 << 28;
+    int64_t reach = 0;
+    if (a->numel > INT32_MAX || a->channels > INT32_MAX) return false;
+    for (int d = 0; d < 2; d++) {
+        int64_t stride = a->x.stride[2 + d] < 0 ? -a->x.stride[2 + d] : a->x.stride[2 + d];
+        if (a->size[d] >= most || a->step[d] >= most || a->pad[d] >= most ||
+            a->dilation[d] >= most || stride > INT32_MAX)
+            return false;
+        reach += a->size[d] * stride;
+    }
+    return reach <= INT32_MAX && a->size[0] * a->size[1] <= INT32_MAX;
+}
+
+static cuda_kernel *max_kernel(const tn_call *call, const cuda_pool_args *a) {
+    bool square = a->kernel[0] == a->kernel[1] && is_narrow(a);
+    if (square && a->kernel[0] == 2) return cuda_float_kernel(call, max_2_kernels);
+    if (square && a->kernel[0] == 3) return cuda_float_kernel(call, max_3_kernels);
+    return cuda_float_kernel(call, max_kernels);
+}
+
 static tn_status max_pool(const tn_call *call, const void *args) {
     const tn_max_pool2d_with_indices_args *in = args;
     cuda_pool_args a;
@@ -51,24 +76,40 @@ static tn_status max_pool(const tn_call *call, const void *args) {
     set_windows(&a, in->kernel_size, in->stride, in->padding);
     for (int d = 0; d < 2; d++) a.dilation[d] = in->dilation.v[d];
     a.index = in->indices->data;
-    return cuda_launch_each(call, cuda_float_kernel(call, max_kernels), a.numel, &a);
+    return cuda_launch_each(call, max_kernel(call, &a), a.numel, &a);
+}
+
+/* Cuts y into tiles: a part of a plane, or of several small planes all. */
+static void set_tiles(cuda_pool_args *a, int64_t bytes) {
+    int64_t size = a->size[0] * a->size[1], most = CUDA_POOL_TILE(bytes);
+    a->planes = a->numel / size;
+    a->arrivals = a->planes * a->pooled[0] * a->pooled[1];
+    a->chunks = (a->arrivals + CUDA_POOL_CHUNK - 1) / CUDA_POOL_CHUNK;
+    a->each = size > most ? 1 : most / size;
+    a->tiles = (size + most - 1) / most;
+    a->tile = size > most ? (size + a->tiles - 1) / a->tiles : a->each * size;
 }
 
 /* The gradient that arrives at the maxima goes back to where they were. */
 static tn_status max_pool_backward(const tn_call *call, const void *args) {
     const tn__max_pool2d_backward_args *in = args;
     cuda_pool_args a;
-    uint32_t threads = 32;
+    void *ranges = NULL;
     tn_status st = start(call, in->grad, in->out, in->out, &a);
     if (st != TN_OK || a.numel == 0) return st;
     if (!cuda_planes_of(in->indices, &a.places)) return TN_DECLINE;
-    a.sums = a.y;
-    if (call->dtype == TN_F16 || call->dtype == TN_BF16)
-        st = room_scratch(call, a.numel, sizeof(float), &a.sums);
-    if (st != TN_OK) return st;
-    while (threads < CUDA_BLOCK && threads < a.pooled[0] * a.pooled[1]) threads *= 2;
+    a.packed_places = tn_view_is_contiguous(in->indices);
+    a.packed_x = tn_view_is_contiguous(in->grad);
+    set_tiles(&a, call->dtype == TN_F64 ? 8 : 4);
+    if (a.tiles > 1 && a.chunks > 0) {
+        st = room_scratch(call, a.chunks, sizeof(cuda_pool_range), &ranges);
+        if (st != TN_OK) return st;
+        a.ranges = ranges;
+        st = cuda_launch_each(call, cuda_float_kernel(call, ranges_kernels), a.chunks * 32, &a);
+        if (st != TN_OK) return st;
+    }
     return cuda_launch(call, cuda_float_kernel(call, max_backward_kernels),
-                       a.numel / (a.size[0] * a.size[1]), threads, &a);
+                       (a.planes + a.each - 1) / a.each * a.tiles, CUDA_POOL_CHUNK, &a);
 }
 
 static tn_status max_pool_gather(const tn_call *call, const void *args) {

@@ -33,13 +33,32 @@ enum { PLACE_BYTES = 16 };
 /* ---- Running values ----------------------------------------------------------------------------*/
 
 typedef struct scan_kernels {
-    cuda_dtype_kernels parts, rows;
+    cuda_dtype_kernels parts, rows, packed; /* the last not of extremes, nor of complex numbers */
 } scan_kernels;
 #define SCAN_KERNELS(name)                                                                         \
-    { CUDA_DTYPE_KERNELS(scan, name##_parts), CUDA_DTYPE_KERNELS(scan, name##_rows) }
+    {                                                                                              \
+        CUDA_DTYPE_KERNELS(scan, name##_parts), CUDA_DTYPE_KERNELS(scan, name##_rows),             \
+            CUDA_DTYPE_KERNELS(scan, name##_packed)                                                \
+    }
 static scan_kernels sums = SCAN_KERNELS(cumsum), products = SCAN_KERNELS(cumprod),
                     logsumexps = SCAN_KERNELS(logcumsumexp), maxima = SCAN_KERNELS(cummax),
                     minima = SCAN_KERNELS(cummin);
+
+/* Many rows of packs of 16 bytes have some neighbouring threads each, at most a warp. */
+static bool is_packed(const tn_call *call, const cuda_rows_args *rows, int32_t *ret_lanes) {
+    enum { PACK = 16, MANY_THREADS = 1 << 16 };
+    int64_t item = cuda_item_bytes(call->dtype), packs = rows->n * item / PACK;
+    uint64_t begins = (uint64_t)(rows->n * item);
+    if (call->dtype > TN_F64) return false;
+    for (int k = 0; k < 2; k++) {
+        begins |= (uint64_t)(uintptr_t)rows->data[k];
+        for (int32_t d = 0; d < rows->dims; d++) begins |= (uint64_t)rows->stride[d][k];
+        if (rows->step[k] != item) return false;
+    }
+    *ret_lanes = 1;
+    while (*ret_lanes < 32 && *ret_lanes < packs) *ret_lanes *= 2;
+    return begins % PACK == 0 && rows->rows >= MANY_THREADS / *ret_lanes;
+}
 
 /* The input, then the results. */
 static tn_status scan(const tn_call *call, scan_kernels *kernels, const tn_view *const *views,
@@ -49,6 +68,9 @@ static tn_status scan(const tn_call *call, scan_kernels *kernels, const tn_view 
     if (views[0]->numel == 0) return TN_OK;
     tn_status st = cuda_rows_read(views, n, dim, &a.rows);
     if (st != TN_OK) return st;
+    if (n == 2 && is_packed(call, &a.rows, &a.lanes))
+        return cuda_launch(call, &kernels->packed[call->dtype],
+                           (a.rows.rows * a.lanes + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, &a);
     uint32_t threads = cuda_rows_threads(a.rows.n, a.rows.width);
     cut(&a.rows, threads, &a.parts, &a.span);
     int64_t blocks = blocks_of(&a.rows, a.parts);

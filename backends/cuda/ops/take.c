@@ -123,6 +123,7 @@ static tn_status positions(const tn_call *call, const tn_view *moved, const tn_v
     j->size = reached->shape[first];
     j->step = reached->strides[first];
     if (!j->ready || moved->numel == 0) return TN_OK;
+    for (int64_t k = 0; k < indices.n; k++) j->steps |= reached->strides[first + k];
     *ret_offsets = *index;
     j->index = ret_offsets;
     return cuda_index_offsets(call, reached, indices, first, &ret_offsets->data);

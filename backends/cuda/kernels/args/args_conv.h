@@ -46,6 +46,7 @@ typedef struct cuda_depthwise_args {
     void *partial;        /* of the gradient of w: (parts, channels * each * taps) sums */
     int64_t images, span; /* span: images of one part */
     uint32_t channels, each, taps, tiles, parts;
+    uint32_t turns; /* places that a thread makes, where windows are square */
 } cuda_depthwise_args;
 
 #endif

@@ -5,7 +5,7 @@
 #include "args.h"
 
 /* n packed elements, cut into parts of CUDA_PART that a block each takes. */
-enum { CUDA_PART = 1024 };
+enum { CUDA_PART = 4096 };
 typedef struct cuda_runs_args {
     const void *x;
     int64_t *before;  /* runs that begin before each part, and behind them how many there are */

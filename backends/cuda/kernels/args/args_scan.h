@@ -10,6 +10,7 @@ typedef struct cuda_scan_args {
     cuda_rows_args rows;
     void *partial;
     int64_t span, parts;
+    int32_t lanes; /* threads of a packed row, where it is not cut; up to a warp's */
 } cuda_scan_args;
 
 /* Rows side by side that a thread takes at once, in up to 16 bytes. */
