@@ -89,6 +89,12 @@ def call_extreme() -> Any:
 
 
 @family
+def call_counts() -> Any:
+    x = tn.rand(300, device="cuda")
+    return tn.poisson(x * 30), tn.binomial((x * 50).floor(), x), tn._standard_gamma(x)
+
+
+@family
 def call_ctc() -> Any:
     x, labels = randn(9, 3, 5).requires_grad_(), tn.tensor([[1, 2, 2], [3, 0, 0], [4, 1, 0]])
     return backward(F.ctc_loss(x.log_softmax(2), labels.to("cuda"), (9, 7, 8), (3, 1, 2)))

@@ -59,6 +59,44 @@ for name in ("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "g
     )
 
 
+def test_counts_are_those_of_the_cpu() -> None:
+    """Few events and many, every dtype, layouts, parameters that are broadcast. A GPU's own
+    functions may round otherwise, which seldom changes whether a number is taken."""
+    harness.script(
+        f"on_gpu = {harness.ON_GPU}\n"
+        + """
+def same(got, want):
+    close = tn.isclose(got.double(), want.double(), rtol=1e-6 if on_gpu else 0, atol=0,
+                       equal_nan=True)
+    return close.sum().item() >= want.numel() * (0.999 if on_gpu else 1)
+
+for dtype in (tn.float16, tn.bfloat16, tn.float32, tn.float64):
+    x = tn.linspace(0, 1, 37 * 41).view(37, 41).to(dtype)
+    for draw in (lambda x: tn.poisson(x * 5), lambda x: tn.poisson((x * 60).t()),
+                 lambda x: tn.binomial((x * 90).floor(), x), lambda x: tn._standard_gamma(x * 4),
+                 lambda x: tn.binomial(x.new_full((1, 1), 200), x[:, ::3]),
+                 lambda x: tn.poisson(x[:0]), lambda x: tn._standard_gamma(x[3, 5] + 1e-3),
+                 lambda x: tn._standard_gamma(x[:, :1].expand(37, 300) - 0.25)):
+        results = []
+        for device in ("cpu", "cuda"):
+            tn.manual_seed(11)
+            t = x.to(device)
+            results.append([draw(t).cpu(), draw(t).cpu(), tn.rand(3, device=device).cpu()])
+        for want, got in zip(*results):
+            assert got.dtype == want.dtype and got.shape == want.shape and same(got, want), dtype
+for name in ("_poisson_", "_binomial_", "_standard_gamma_"):
+    assert tn.cuda.fallback_count(name) == (0, 0), name
+for rate in (-1.0, float("nan")):
+    try:
+        tn.poisson(tn.tensor([2.0, rate], device="cuda")).cpu()
+    except RuntimeError as e:
+        assert "_poisson_" in str(e) and "rate is negative" in str(e), e
+    else:
+        raise AssertionError(rate)
+"""
+    )
+
+
 def test_dropout_and_its_gradient() -> None:
     harness.script("""
 for dtype in (tn.float16, tn.bfloat16, tn.float32, tn.float64):

@@ -23,7 +23,7 @@ static tn_status take_fault(cuda_device *d) {
     if (f->kind == CUDA_FAULT_DIVISION)
         snprintf(text, sizeof text, "ZeroDivisionError");
     else if (f->kind == CUDA_FAULT_PROBABILITY)
-        snprintf(text, sizeof text, "a probability is negative, too large or no number");
+        snprintf(text, sizeof text, "a probability or rate is negative, too large or no number");
     else
         snprintf(text, sizeof text, "index %lld is out of range for size %lld", (long long)f->index,
                  (long long)f->size);

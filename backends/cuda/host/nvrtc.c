@@ -41,7 +41,7 @@ static const char stdint_text[] =
 static const char math_text[] = "#define INFINITY __int_as_float(0x7f800000)\n"
                                 "#define NAN __int_as_float(0x7fffffff)\n";
 
-enum { HEADERS = 64, OPTIONS = 32 };
+enum { HEADERS = 128, OPTIONS = 32 };
 
 /* ---- Sources -----------------------------------------------------------------------------------*/
 
