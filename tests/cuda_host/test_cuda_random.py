@@ -97,6 +97,16 @@ for rate in (-1.0, float("nan")):
     )
 
 
+def test_threads_draw_some_of_many() -> None:
+    harness.script("""
+def draw(device):
+    tn.manual_seed(3)
+    x = tn.empty((1 << 22) + 77, dtype=tn.uint8, device=device)
+    return x.random_(0, 256).cpu()
+assert tn.equal(draw("cuda"), draw("cpu"))
+""")
+
+
 def test_dropout_and_its_gradient() -> None:
     harness.script("""
 for dtype in (tn.float16, tn.bfloat16, tn.float32, tn.float64):

@@ -49,19 +49,12 @@ TMPL_INLINE void random_block(const cuda_draws &own, const cuda_draws *launch, i
     rnd_block(d.seed, d.offset + (uint64_t)block, words);
 }
 
-/* `draw(words, numbers)` makes N numbers of a block's four words; they lie 16 elements apart, see
- * Note [Philox order]. */
-template <int N, typename V, typename F>
-TMPL_INLINE void random_fill(const cuda_random_args &a, F draw) {
-    int64_t block = cuda_thread();
-    uint32_t words[4];
-    V number[N];
-    if (block >= a.blocks) return;
-    random_block(a.draws, a.launch, block, words);
-    draw(words, number);
+/* N numbers of one block, which lie 16 elements apart, see Note [Philox order]. */
+template <int N, typename V>
+TMPL_INLINE void random_put(const cuda_plan &p, int64_t block, const V (&number)[N]) {
     int64_t first = block / RND_GROUP_BLOCKS * (RND_GROUP_BLOCKS * N) + block % RND_GROUP_BLOCKS;
-    if (random_is_whole(a.plan, first, N)) {
-        T *y = (T *)a.plan.data[0] + first;
+    if (random_is_whole(p, first, N)) {
+        T *y = (T *)p.data[0] + first;
 #pragma unroll
         for (int k = 0; k < N; k++) y[k * RND_GROUP_BLOCKS] = random_element(number[k]);
         return;
@@ -69,8 +62,29 @@ TMPL_INLINE void random_fill(const cuda_random_args &a, F draw) {
 #pragma unroll
     for (int k = 0; k < N; k++) {
         int64_t i = first + k * RND_GROUP_BLOCKS;
-        if (i < a.plan.numel) *(T *)random_at(a.plan, i, 0) = random_element(number[k]);
+        if (i < p.numel) *(T *)random_at(p, i, 0) = random_element(number[k]);
     }
+}
+
+/* f(block, words) for the calling thread's blocks of words, a few of many. */
+template <typename F> TMPL_INLINE void random_walk(const cuda_random_args &a, F f) {
+    const cuda_draws draws = cuda_find_draws(a.draws, a.launch);
+    const int64_t step = (int64_t)gridDim.x * CUDA_BLOCK;
+    for (int64_t block = cuda_thread(); block < a.blocks; block += step) {
+        uint32_t words[4];
+        rnd_block(draws.seed, draws.offset + (uint64_t)block, words);
+        f(block, words);
+    }
+}
+
+/* `draw(words, numbers)` makes N numbers of a block's four words. */
+template <int N, typename V, typename F>
+TMPL_INLINE void random_fill(const cuda_random_args &a, F draw) {
+    random_walk(a, [&](int64_t block, const uint32_t *words) {
+        V number[N];
+        draw(words, number);
+        random_put(a.plan, block, number);
+    });
 }
 
 /* A number for each word: `of(word)`. */
@@ -195,19 +209,17 @@ TMPL_INLINE bool random_is_probable(const cuda_random_args &a, int64_t i, double
 
 /* Results and probabilities are of this type. */
 KERNEL(TN_(random_toss_each), cuda_random_args) {
-    int64_t block = cuda_thread();
-    uint32_t words[4];
-    if (block >= a.blocks) return;
-    random_block(a.draws, a.launch, block, words);
-    int64_t first = rnd_first(block);
+    random_walk(a, [&](int64_t block, const uint32_t *words) {
+        int64_t first = rnd_first(block);
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
-        int64_t i = first + k * RND_GROUP_BLOCKS;
-        if (i >= a.plan.numel) continue;
-        double p = (double)LOAD(*(const T *)random_at(a.plan, i, 1));
-        if (random_is_probable(a, i, p))
-            *(T *)random_at(a.plan, i, 0) = STORE((A)(words[k] < rnd_threshold(p)));
-    }
+        for (int k = 0; k < 4; k++) {
+            int64_t i = first + k * RND_GROUP_BLOCKS;
+            if (i >= a.plan.numel) continue;
+            double p = (double)LOAD(*(const T *)random_at(a.plan, i, 1));
+            if (random_is_probable(a, i, p))
+                *(T *)random_at(a.plan, i, 0) = STORE((A)(words[k] < rnd_threshold(p)));
+        }
+    });
 }
 
 /* Dropout of a warp's blocks where all their elements are: the elements are on their way while numbers are

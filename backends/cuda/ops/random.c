@@ -69,6 +69,9 @@ static tn_status launch(const tn_call *call, cuda_kernel *k, int64_t blocks, con
     return cuda_launch(call, k, (blocks + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, args);
 }
 
+/* So many blocks of words occupy a GPU; of more, each thread draws some. */
+enum { MANY = 1 << 20, EACH = 4 };
+
 /* Fills self with numbers of `words` words each. */
 static tn_status fill(const tn_call *call, cuda_kernel *kernel, tn_generator *gen,
                       const tn_view *self, const tn_view *other, int words, cuda_random_args *a) {
@@ -80,7 +83,9 @@ static tn_status fill(const tn_call *call, cuda_kernel *kernel, tn_generator *ge
     st = cuda_fault_of(call, &a->fault);
     if (st == TN_OK)
         st = cuda_reserve_random(call, gen, (uint64_t)a->blocks, &a->draws, &a->launch);
-    return st == TN_OK ? launch(call, kernel, a->blocks, a) : st;
+    if (st != TN_OK) return st;
+    int64_t each = a->blocks < MANY ? 1 : EACH;
+    return launch(call, kernel, (a->blocks + each - 1) / each, a);
 }
 
 static cuda_kernel *pick(cuda_float_kernels kernels, const tn_view *self) {
