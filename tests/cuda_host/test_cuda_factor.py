@@ -203,3 +203,26 @@ for got, want in zip(run("cuda"), run("cpu")):
 """,
         TENON_FALLBACK="error",
     )
+
+
+def test_gradients_of_determinants() -> None:
+    """Cofactors: of the factors, and where these say too little, of singular values, which the CPU
+    has."""
+    harness.script(
+        START
+        + """
+for dtype in DTYPES:
+    for shape in ((1, 1), (3, 5, 5), (40, 40)):
+        x = numbers(shape, dtype) / shape[-1] ** 0.5 + np.eye(shape[-1], dtype=dtype)
+        a = tn.tensor(x.astype(dtype), device="cuda", requires_grad=True)
+        LA.det(a).abs().sum().backward()
+        det = np.linalg.det(x)[..., None, None]
+        want = (np.abs(det) * np.linalg.inv(x).swapaxes(-1, -2).conj()).astype(dtype)
+        close(a.grad, want, dtype, shape)
+assert tn.cuda.fallback_count("_cofactors") == (0, 0)
+x = tn.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=tn.float64, device="cuda", requires_grad=True)
+LA.det(x).backward()
+assert tn.allclose(x.grad.cpu(), tn.tensor([[4.0, -2.0], [-2.0, 1.0]], dtype=tn.float64))
+assert tn.cuda.fallback_count("_cofactors") != (0, 0)
+"""
+    )

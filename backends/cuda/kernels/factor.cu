@@ -188,6 +188,39 @@ KERNEL(TN_(factor_determinant), cuda_factor_args) {
     if (a.log) ((RA *)a.log)[blockIdx.x] = sum;
 }
 
+struct factor_less {
+    CUDA_MEMBER RA operator()(RA x, RA y) const { return x < y ? x : y; }
+};
+struct factor_more {
+    CUDA_MEMBER RA operator()(RA x, RA y) const { return x > y ? x : y; }
+};
+
+/* 1 for a matrix whose factors say too little of its cofactors, else 0. */
+KERNEL(TN_(factor_condition), cuda_factor_args) {
+    SHARED(RA, room, CUDA_BLOCK / 32);
+    SHARED(RA, other_room, CUDA_BLOCK / 32);
+    const T *m = (const T *)a.a + blockIdx.x * a.rows * a.rows;
+    const RA epsilon = (RA)(sizeof(RA) == 8 ? 0x1p-52 : 0x1p-23);
+    RA low = (RA)INFINITY, high = 0;
+    for (int64_t i = threadIdx.x; i < a.rows; i += blockDim.x) {
+        RA size = (RA)f_abs(LOAD(m[i * (a.rows + 1)]));
+        low = size < low ? size : low;
+        high = size > high ? size : high;
+    }
+    low = lanes_join_row(room, low, (int)blockDim.x, factor_less());
+    high = lanes_join_row(other_room, high, (int)blockDim.x, factor_more());
+    if (threadIdx.x == 0) a.info[blockIdx.x] = !(low > high * 64 * (RA)a.rows * epsilon);
+}
+
+/* The transposed inverse times the determinant. */
+KERNEL(TN_(factor_cofactors), cuda_factor_args) {
+    int64_t i = cuda_thread(), at = i;
+    if (i >= a.count * a.rows * a.rows) return;
+    int64_t c = planes_cut(&at, a.rows), r = planes_cut(&at, a.rows);
+    A x = LOAD(((const T *)a.from)[(at * a.rows + c) * a.rows + r]);
+    ((T *)a.b)[i] = STORE(f_mul(x, LOAD(((const T *)a.sign)[at])));
+}
+
 /* Infinity where a matrix has no inverse. */
 KERNEL(TN_(factor_refuse), cuda_factor_args) {
     int64_t i = cuda_thread();

@@ -22,6 +22,8 @@ typedef cuda_kernel factor_kernels[4];
     }
 static factor_kernels panels = KERNELS(factor_panel), columns_kernels = KERNELS(factor_columns),
                       orders = KERNELS(factor_order), gathers = KERNELS(factor_gather),
+                      conditions = KERNELS(factor_condition),
+                      cofactor_kernels = KERNELS(factor_cofactors),
                       determinants = KERNELS(factor_determinant), refusals = KERNELS(factor_refuse),
                       lowers = KERNELS(factor_lower), uppers = KERNELS(factor_upper),
                       choleskys = KERNELS(factor_cholesky), conjugates = KERNELS(factor_conjugate),
@@ -128,23 +130,31 @@ static tn_status factor_copy(const tn_call *call, const tn_view *v, cuda_factor_
     return st == TN_OK ? factor(call, a) : st;
 }
 
-/* Fails with the first result that is not 0, for which it waits. */
-static tn_status check(const tn_call *call, const cuda_factor_args *a, bool batched,
-                       const char *name, const char *failure, const char *ending) {
-    char where[48] = "", code[16] = "";
-    int64_t i = 0;
+/* The first matrix whose result is not 0, or their count; waits. */
+static tn_status find_failed(const tn_call *call, const cuda_factor_args *a, int64_t *ret_at,
+                             int32_t *ret_info) {
     int32_t *info = calloc((size_t)a->count + 1, sizeof *info);
     if (!info) return call->host->fail(TN_E_MEMORY, -1, "out of memory");
     tn_status st = cuda_read(call, info, a->info, (uint64_t)a->count * sizeof *info);
-    while (st == TN_OK && i < a->count && info[i] == 0) i++;
-    if (st == TN_OK && i < a->count) {
-        if (batched) snprintf(where, sizeof where, "(Batch element %lld): ", (long long)i);
-        if (ending) snprintf(code, sizeof code, "%d", info[i]);
-        st = call->host->fail(TN_E_LINALG, 0, "%s: %s%s%s%s", name, where, failure, code,
-                              ending ? ending : "");
-    }
+    *ret_at = 0;
+    while (*ret_at < a->count && info[*ret_at] == 0) ++*ret_at;
+    *ret_info = info[*ret_at];
     free(info);
     return st;
+}
+
+/* Fails where there is one. */
+static tn_status check(const tn_call *call, const cuda_factor_args *a, bool batched,
+                       const char *name, const char *failure, const char *ending) {
+    char where[48] = "", code[16] = "";
+    int64_t at = 0;
+    int32_t info = 0;
+    tn_status st = find_failed(call, a, &at, &info);
+    if (st != TN_OK || at == a->count) return st;
+    if (batched) snprintf(where, sizeof where, "(Batch element %lld): ", (long long)at);
+    if (ending) snprintf(code, sizeof code, "%d", info);
+    return call->host->fail(TN_E_LINALG, 0, "%s: %s%s%s%s", name, where, failure, code,
+                            ending ? ending : "");
 }
 
 static tn_status lu_factor(const tn_call *call, const void *args) {
@@ -275,6 +285,29 @@ static tn_status inverse(const tn_call *call, const void *args) {
     return in->A->numel ? invert(call, in->A, in->out, NULL, false) : TN_OK;
 }
 
+/* Where the factors say too little, singular values are needed, which the CPU has. */
+static tn_status cofactors(const tn_call *call, const void *args) {
+    const tn__cofactors_args *in = args;
+    cuda_factor_args a = {.right = in->A->shape[in->A->ndim - 1]};
+    size_t item = (size_t)cuda_item_bytes(call->dtype);
+    int64_t at = 0;
+    int32_t info = 0;
+    if (in->out->numel == 0) return TN_OK;
+    tn_status st = factor_copy(call, in->A, &a);
+    if (st == TN_OK)
+        st = cuda_launch(call, kernel_of(call, conditions), a.count, threads_of(a.rows), &a);
+    if (st == TN_OK) st = find_failed(call, &a, &at, &info);
+    if (st != TN_OK || at < a.count) return st != TN_OK ? st : TN_DECLINE;
+    st = room_scratch(call, in->out->numel, item, &a.b);
+    if (st == TN_OK) st = room_scratch(call, a.count, item, &a.sign);
+    if (st == TN_OK)
+        st = cuda_launch(call, kernel_of(call, determinants), a.count, threads_of(a.rows), &a);
+    if (st == TN_OK) st = solve_factors(call, &a);
+    a.from = a.b;
+    a.b = in->out->data;
+    return st == TN_OK ? each(call, cofactor_kernels, in->out->numel, &a) : st;
+}
+
 /* ---- Cholesky ----------------------------------------------------------------------------------*/
 
 /* What a panel leaves of the matrices behind it. */
@@ -327,6 +360,7 @@ static const tn_kernel_row rows[] = {
     ROW(_lu_permutation, lu_permutation, TN_I32, TN_K_CAPTURE_SAFE),
     ROWS(det, det, TN_K_CAPTURE_SAFE),
     ROWS(slogdet, slogdet, TN_K_CAPTURE_SAFE),
+    ROWS(_cofactors, cofactors, 0),
     ROWS(_linalg_solve, solve, 0),
     ROWS(_linalg_solve_triangular, solve_triangular, TN_K_CAPTURE_SAFE),
     ROWS(linalg_inv_ex, inv_ex, 0),
