@@ -175,6 +175,12 @@ def call_map() -> Any:
 
 
 @family
+def call_moments() -> Any:
+    x = randn(5, 2000)
+    return x.var(), x.var(1), x.var(0), x[:, 1:].var(1), x[:, ::2].var(1), x[::2, ::3].var(0)
+
+
+@family
 @by_both
 def call_norm() -> Any:
     x = randn(4, 6, 50).requires_grad_()

@@ -174,6 +174,49 @@ for name in FLOATS:
     )
 
 
+def test_variances_in_one_pass() -> None:
+    """Far from 0, with infinities and NaN, of few elements, and in every layout: next to NumPy in
+    float64; the same bits wherever rows lie."""
+    harness.script(
+        START
+        + """
+for name, mean, tolerance in (("float64", 1e6, 1e-9), ("float32", 1e4, 1e-5), ("float32", -3, 3e-6),
+                              ("float16", 100, 1e-3), ("bfloat16", 10, 8e-3)):
+    for shape in ((3, 37), (2, 1031), (70, 64), (5, 1024), (1, 70001), (9, 4, 7, 16)):
+        x = (make(shape, "float64") + mean).to(getattr(tn, name))
+        for view in (x, x[..., 1:], x[..., 3:-2], x.transpose(0, -1), x[..., ::3]):
+            h = wide(view)
+            for dim in (None, *range(x.ndim), (0, x.ndim - 1)):
+                axis = tuple(range(x.ndim)) if dim is None else dim
+                n = h.size // max(1, h.var(axis).size)
+                for correction in (0, 1):
+                    if n > correction:
+                        got = view.var(dim, correction=correction, keepdim=True)
+                        want = h.var(axis, ddof=correction, keepdims=True)
+                        check(got, want, tolerance, (name, shape, view.stride(), dim))
+for name in FLOATS:
+    x = make((6, 133), name)
+    x[1, 5], x[2, 100], x[3, 0] = float("inf"), float("nan"), float("-inf")
+    x[4] = 2.0
+    for view in (x, x[:, 1:], x.t().contiguous().t()):
+        h = wide(view)
+        lost = ~np.isfinite(h)
+        got = wide(view.var(1))
+        assert (np.isnan(got) == lost.any(1)).all() and got[4] == 0, (name, got)
+    one = wide(x[:, :1].contiguous().var(1, correction=1))
+    assert np.isnan(one).all() and (wide(x[4:5, :1].var(1, correction=0)) == 0).all()
+    row, seen = make((1027,), name), set()
+    room = tn.zeros(1040, device="cuda", dtype=row.dtype)
+    for at in range(8):
+        room[at : at + 1027] = row
+        seen.add(room[at : at + 1027].reshape(1, -1).var(1).item())
+    assert len(seen) == 1, (name, seen)
+assert wide(tn.full((4, 700), 1e25, device="cuda").var(1)).max() == 0  # its square is no float32
+assert tn.cuda.fallback_count("_var") == (0, 0)
+"""
+    )
+
+
 def test_odd_rows_at_the_ends_of_their_memory() -> None:
     """Nothing in front of an operand and behind it is read, where its memory begins and ends."""
     harness.script(

@@ -467,11 +467,11 @@ TMPL_INLINE int64_t norm_unit(const norm_channel &p, int64_t e, int ahead) {
 }
 
 template <int V> TMPL_INLINE void norm_find_moments(const cuda_batch_norm_args &a) {
-    SHARED(norm_moments, room, CUDA_BLOCK);
+    SHARED(moments, room, CUDA_BLOCK);
     norm_channel p = norm_find_channel(a);
-    norm_moments sum = {0, 0, 0};
+    moments sum = {0, 0, 0};
     for (int64_t e = p.begin; e < p.end; e += (int64_t)NORM_AHEAD * p.lanes) {
-        norm_moments some = {0, 0, 0};
+        moments some = {0, 0, 0};
         A v[NORM_AHEAD][V];
 #pragma unroll
         for (int i = 0; i < NORM_AHEAD; i++) norm_get_x<V>(a, p.c, norm_unit(p, e, i), v[i]);
@@ -489,10 +489,10 @@ template <int V> TMPL_INLINE void norm_find_moments(const cuda_batch_norm_args &
             for (int k = 0; k < V; k++)
                 if (e + (int64_t)i * p.lanes < p.end)
                     some.square = some.square + (v[i][k] - some.mean) * (v[i][k] - some.mean);
-        sum = norm_join_moments()(sum, some);
+        sum = moments_join()(sum, some);
     }
-    sum = norm_join_channel(a, room, sum, norm_join_moments());
-    if (p.lane == 0 && p.any) ((norm_moments *)a.partial)[p.c * a.parts + p.part] = sum;
+    sum = norm_join_channel(a, room, sum, moments_join());
+    if (p.lane == 0 && p.any) ((moments *)a.partial)[p.c * a.parts + p.part] = sum;
 }
 
 /* What the blocks of the thread's channel found, joined. */
@@ -505,13 +505,13 @@ TMPL_INLINE V norm_join_parts(const cuda_batch_norm_args &a, const norm_channel 
 }
 
 template <int V> TMPL_INLINE void norm_batch(const cuda_batch_norm_args &a) {
-    SHARED(norm_moments, room, CUDA_BLOCK);
+    SHARED(moments, room, CUDA_BLOCK);
     norm_channel p = norm_find_channel(a);
     bool writes = p.part == 0 && p.lane == 0 && p.any;
     A mean, rstd;
     if (a.training) {
-        norm_moments none = {0, 0, 0};
-        norm_moments m = norm_join_parts(a, p, room, none, norm_join_moments());
+        moments none = {0, 0, 0};
+        moments m = norm_join_parts(a, p, room, none, moments_join());
         mean = m.mean;
         rstd = norm_rstd(m.square / m.count, a.eps);
         if (writes) {

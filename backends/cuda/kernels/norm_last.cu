@@ -71,7 +71,7 @@ TMPL_INLINE void last_join_parts(const cuda_batch_norm_args &a, V *room, V sum, 
 
 struct last_moments_done {
     const cuda_batch_norm_args &a;
-    CUDA_MEMBER void operator()(int64_t c, norm_moments m) const {
+    CUDA_MEMBER void operator()(int64_t c, moments m) const {
         ((A *)a.mean)[c] = m.mean;
         ((A *)a.rstd)[c] = norm_rstd(m.square / m.count, a.eps);
         norm_blend(a.running_mean, c, a.momentum, (double)m.mean);
@@ -79,57 +79,33 @@ struct last_moments_done {
     }
 };
 
-/* Moments of a thread's channels, which have one count. */
-typedef struct last_moments {
-    A count, mean[LAST], square[LAST];
-} last_moments;
-
-/* Takes in N pixels: their own moments first, joined to those that are there. There are none at first,
- * and the square of a mean may be infinite. */
-template <int N> TMPL_INLINE void last_take(const A (&x)[N][LAST], last_moments *m) {
-    A count = m->count + (A)N, share = (A)N / count, both = m->count * share;
-#pragma unroll
-    for (int k = 0; k < LAST; k++) {
-        A mean = x[0][k], square = 0;
-#pragma unroll
-        for (int i = 1; i < N; i++) mean = mean + x[i][k];
-        mean = mean * ((A)1 / (A)N);
-#pragma unroll
-        for (int i = 0; i < N && N > 1; i++) square = square + (x[i][k] - mean) * (x[i][k] - mean);
-        A d = m->count > 0 ? mean - m->mean[k] : (A)0;
-        m->mean[k] = m->count > 0 ? m->mean[k] + d * share : mean;
-        m->square[k] = m->square[k] + (square + d * d * both);
-    }
-    m->count = count;
-}
-
 KERNEL(TN_(batch_norm_last_moments), cuda_batch_norm_args) {
-    SHARED(norm_moments, room, CUDA_BLOCK * LAST);
+    SHARED(moments, room, CUDA_BLOCK * LAST);
     last_part p = last_find(a);
-    last_moments m = {};
+    moments_across<LAST> m = {};
     int64_t e = p.at;
     for (; e + (LAST_AHEAD - 1) * p.lanes < p.end; e += LAST_AHEAD * p.lanes) {
         A x[LAST_AHEAD][LAST];
 #pragma unroll
         for (int i = 0; i < LAST_AHEAD; i++)
             last_get(a.x, p, e + i * p.lanes, a.x_stride[2], a.x_whole, x[i]);
-        last_take<LAST_AHEAD>(x, &m);
+        moments_take_across(x, &m);
     }
     for (; e < p.end; e += p.lanes) {
         A x[1][LAST];
         last_get(a.x, p, e, a.x_stride[2], a.x_whole, x[0]);
-        last_take<1>(x, &m);
+        moments_take_across(x, &m);
     }
-    norm_moments sums[LAST];
+    moments sums[LAST];
 #pragma unroll
     for (int k = 0; k < LAST; k++) sums[k] = {m.count, m.mean[k], m.square[k]};
-    last_finish_part(a, p, room, sums, norm_join_moments(), last_moments_done{a});
+    last_finish_part(a, p, room, sums, moments_join(), last_moments_done{a});
 }
 
 KERNEL(TN_(batch_norm_last_joined), cuda_batch_norm_args) {
-    SHARED(norm_moments, room, CUDA_BLOCK);
-    norm_moments none = {0, 0, 0};
-    last_join_parts(a, room, none, norm_join_moments(), last_moments_done{a});
+    SHARED(moments, room, CUDA_BLOCK);
+    moments none = {0, 0, 0};
+    last_join_parts(a, room, none, moments_join(), last_moments_done{a});
 }
 
 /* Writes the elements, (x - mean) scale + bias; a thread prepares a channel for all of the block. */

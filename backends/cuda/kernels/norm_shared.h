@@ -1,4 +1,4 @@
-/* norm_shared.h: what the kernels of normalisation share: elements by vectors, moments and their joins. */
+/* norm_shared.h: what the kernels of normalisation share: elements by vectors, sums of pairs. */
 #ifndef CUDA_NORM_SHARED_H
 #define CUDA_NORM_SHARED_H
 
@@ -6,6 +6,7 @@
 
 #include "args_norm.h"
 #include "join_lanes.h"
+#include "moments.h"
 #include "scalar.h"
 
 enum { NORM_VECTOR = 16 / sizeof(T) }; /* elements that are loaded at once */
@@ -56,22 +57,6 @@ struct norm_add {
 };
 TMPL_INLINE norm_pair lanes_swap(norm_pair x, int by) {
     return {lanes_swap(x.g, by), lanes_swap(x.product, by)};
-}
-
-/* Number, mean, and sum of squared distances from the mean, of some elements. */
-struct norm_moments {
-    A count, mean, square;
-};
-struct norm_join_moments {
-    CUDA_MEMBER norm_moments operator()(norm_moments p, norm_moments q) const {
-        if (q.count == 0) return p;
-        if (p.count == 0) return q; /* the square of its mean may be infinite */
-        A count = p.count + q.count, d = q.mean - p.mean, share = q.count / count;
-        return {count, p.mean + d * share, p.square + q.square + d * d * p.count * share};
-    }
-};
-TMPL_INLINE norm_moments lanes_swap(norm_moments x, int by) {
-    return {lanes_swap(x.count, by), lanes_swap(x.mean, by), lanes_swap(x.square, by)};
 }
 
 TMPL_INLINE void norm_blend(void *running, int64_t c, double momentum, double x) {

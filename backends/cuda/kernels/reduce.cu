@@ -1,40 +1,10 @@
 /* reduce.cu: reductions of one element type, in two stages (cuda_reduction_args).
  *
  * types: all */
-#include "device.h"
+#include "reduce_walk.h"
 
-#include "args_reduction.h"
 #include "join_lanes.h"
-#include "scalar.h"
 #include "shifted.h"
-
-enum {
-    REDUCE_VECTOR = sizeof(T) < 16 ? 16 / sizeof(T) : 1, /* elements that are loaded at once */
-    REDUCE_AHEAD = 4                                     /* loads that are under way together */
-};
-
-template <int V> struct alignas(V > 1 ? 16 : alignof(T)) reduce_vector { T of[V]; };
-
-/* Writes a result, whole: by one thread. */
-TMPL_INLINE void reduce_write(const cuda_reduction_args &a, int64_t result, A x) {
-#if TMPL_IS_FLOAT
-    if (a.divide) x = x / (A)a.divisor;
-#elif TMPL_IS_COMPLEX
-    if (a.divide) x = COMPLEX_(RE_(x) / (RA)a.divisor, IM_(x) / (RA)a.divisor);
-#endif
-    if (a.packed) {
-        ((A *)a.out)[result] = x;
-        return;
-    }
-    char *out = (char *)a.out + cuda_offset(result, a.kept_dims, a.kept_size, a.kept_out);
-#if TMPL_IS_COMPLEX
-    if (a.real) {
-        *(R *)out = STORER(RE_(x));
-        return;
-    }
-#endif
-    *(T *)out = STORE(x);
-}
 
 TMPL_INLINE void reduce_write_part(const cuda_reduction_args &a, int64_t result, int64_t part,
                                    A x) {
@@ -42,44 +12,6 @@ TMPL_INLINE void reduce_write_part(const cuda_reduction_args &a, int64_t result,
         ((A *)a.partial)[result * a.result_step + part * a.part_step] = x;
     else
         reduce_write(a, result, x);
-}
-
-/* Where unit i lies. */
-TMPL_INLINE int64_t reduce_unit(const cuda_reduction_args &a, int64_t i) {
-    int64_t outer = i / a.run;
-    return (i - outer * a.run) * a.step +
-           cuda_offset(outer, a.gone_dims - 1, a.gone_size + 1, a.gone_in + 1);
-}
-
-/* A thread's units: the next one is number `at`, `inner` in its run, and lies at `offset` if there are
- * no more than two dimensions. It walks from one to the next without a division. */
-typedef struct reduce_walk {
-    int64_t at, end, inner, offset;
-    int lanes;
-} reduce_walk;
-
-TMPL_INLINE reduce_walk reduce_start(const cuda_reduction_args &a, int64_t part, int lane,
-                                     int lanes) {
-    reduce_walk w;
-    w.at = w.inner = part * a.span + lane;
-    w.end = (part + 1) * a.span < a.units ? (part + 1) * a.span : a.units;
-    w.offset = w.at * a.step;
-    w.lanes = lanes;
-    if (a.gone_dims > 1) {
-        w.inner = w.at - w.at / a.run * a.run;
-        w.offset = reduce_unit(a, w.at);
-    }
-    return w;
-}
-
-TMPL_INLINE void reduce_step(const cuda_reduction_args &a, reduce_walk *w) {
-    w->at += w->lanes;
-    w->offset += a.by_offset;
-    w->inner += a.by_inner;
-    if (w->inner >= a.run) {
-        w->inner -= a.run;
-        w->offset += a.by_run;
-    }
 }
 
 /* Takes in all units below `whole`, whose vectors are aligned, several at a time, then the others: `left`
@@ -183,16 +115,6 @@ template <int V, bool ODD, typename F> TMPL_INLINE void reduce_rows(const cuda_r
         for (int k = 0; k < n; k++) sums[k] = f(sums[k], sums[k + n]);
     A sum = lanes_join_row(room, sums[0], lanes, f);
     if (lane == 0 && result < a.kept) reduce_write_part(a, result, part, sum);
-}
-
-/* The first column of a group of neighbouring results, and how many it has. */
-template <int V>
-TMPL_INLINE int64_t reduce_group(const cuda_reduction_args &a, int64_t group, int64_t *ret_n) {
-    int64_t outer = a.kept_dims > 1 ? group / a.groups : 0;
-    int64_t column = (group - outer * a.groups) * V, first = outer * a.kept_size[0] + column;
-    int64_t left = a.kept_size[0] - column;
-    *ret_n = first >= a.kept ? 0 : left < V ? left : V;
-    return first;
 }
 
 /* Results that lie side by side: neighbouring threads take vectors of neighbouring results. */

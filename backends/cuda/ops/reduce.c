@@ -188,21 +188,27 @@ tn_status cuda_reduce(const tn_call *call, const void *args) {
     return run(call, r, l, &a);
 }
 
-tn_status cuda_reduce_var(const tn_call *call, const tn_plan *plan, double correction) {
-    cuda_reduction *r = call->ctx;
-    cuda_reduction_args a, mean;
+/* What a spread is measured from. */
+static tn_status find_centers(const tn_call *call, cuda_reduction *r, reduce_launch l,
+                              cuda_reduction_args *a) {
     void *centers = NULL;
-    tn_status st = read_plan(plan, r->item, &a);
-    if (st != TN_OK || a.kept == 0) return st;
-    st = room_scratch(call, a.kept, (size_t)r->sum_item, &centers);
+    tn_status st = room_scratch(call, a->kept, (size_t)r->sum_item, &centers);
     if (st != TN_OK) return st;
-    reduce_launch l = cut(plan, &a, r->item);
-    mean = a;
+    cuda_reduction_args mean = *a;
     mean.out = centers;
     mean.packed = mean.divide = 1;
-    mean.divisor = (double)a.gone;
-    st = run(call, r->sum, l, &mean);
-    a.centers = centers;
+    mean.divisor = (double)a->gone;
+    a->centers = centers;
+    return run(call, r->sum, l, &mean);
+}
+
+tn_status cuda_reduce_var(const tn_call *call, const tn_plan *plan, double correction) {
+    cuda_reduction *r = call->ctx;
+    cuda_reduction_args a;
+    tn_status st = read_plan(plan, r->item, &a);
+    if (st != TN_OK || a.kept == 0) return st;
+    reduce_launch l = cut(plan, &a, r->item);
+    if (r->sum) st = find_centers(call, r, l, &a);
     a.divide = a.real = 1;
     a.divisor = (double)a.gone > correction ? (double)a.gone - correction : 0;
     return st == TN_OK ? run(call, r, l, &a) : st;

@@ -17,7 +17,7 @@ enum {
 typedef struct cuda_reduction {
     cuda_kernel kernel[REDUCE_KERNELS], finish;
     struct cuda_reduction *sum; /* of a spread: what its centers are computed with */
-    int32_t item, sum_item;     /* bytes of an element, and of the type that is computed in */
+    int32_t item, sum_item;     /* bytes of an element, and of what a part comes to */
     bool mean;
 } cuda_reduction;
 

@@ -7,9 +7,10 @@
 #include "common/tmpl.h"
 #include "reduce.h"
 
-#define KERNEL(stage, red)                                                                         \
+#define KERNEL(stage, red) KERNEL_OF("reduce_", stage, red)
+#define KERNEL_OF(kernels, stage, red)                                                             \
     {                                                                                              \
-        .module = "reduce_" TMPL_TEXT(TMPL_NAME),                                                  \
+        .module = kernels TMPL_TEXT(TMPL_NAME),                                                    \
         .name = #stage "_" #red "_" TMPL_TEXT(TMPL_NAME) "_cuda"                                   \
     }
 #define KERNELS(red)                                                                               \
@@ -28,7 +29,18 @@ REDUCTION(_prod, prod, NULL, false)
 #endif
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
 REDUCTION(mean, sum, NULL, true)
+#if TMPL_IS_FLOAT /* one pass; a part is three numbers */
+#define MOMENTS(stage) KERNEL_OF("moments_", stage, moments)
+static cuda_reduction _var = {{MOMENTS(rows), MOMENTS(odd_rows), MOMENTS(columns),
+                               MOMENTS(strided_rows), MOMENTS(strided_columns)},
+                              MOMENTS(finish),
+                              NULL,
+                              sizeof(T),
+                              3 * sizeof(A),
+                              false};
+#else
 REDUCTION(_var, spread, &sum, false)
+#endif
 
 static tn_status var(const tn_call *call, const void *args) {
     const tn__var_args *a = args;
