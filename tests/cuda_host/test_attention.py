@@ -57,7 +57,7 @@ def test_attention_of_every_width(dtype: str) -> None:
         + f"""
 dtype = tn.{dtype}
 for sizes in ((2, 2, 2, 5, 7, 3, 4), (1, 4, 2, 70, 35, 64, 64), (1, 2, 1, 33, 66, 72, 128),
-              (1, 2, 2, 17, 20, 200, 256)):
+              (1, 2, 2, 17, 20, 200, 256), (1, 1, 1, 130, 140, 64, 40)):
     for causal in (False, True):
         check(dtype, shapes(*sizes), causal)
 wide = 1 if dtype == tn.float64 else 0  # whose tiles of such heads do not fit

@@ -126,7 +126,7 @@ TMPL_INLINE void attention_put(const A (&s)[M][N], attention_four *ret_tile) {
 template <int W, int K, int M>
 TMPL_INLINE void attention_add(const attention_four *p, const attention_four *v,
                                A (&sum)[M][W / SIDE]) {
-#pragma unroll 1
+#pragma unroll 4
     for (int g = 0; g < K / 4; g++) {
         attention_four ps[M];
 #pragma unroll
