@@ -59,6 +59,9 @@ for dtype, tolerance, shape in ((tn.float16, 1e-2, (65536, 8)), (tn.float64, 1e-
     x = (tn.rand(*shape) - 0.3).to(dtype)
     got = x.to("cuda").cumsum_(1).cpu().double().numpy()
     assert np.allclose(got, np.cumsum(x.double().numpy(), 1), rtol=tolerance, atol=tolerance)
+x = tn.rand(2048, 264)
+for view in (lambda t: t[:, 1:261], lambda t: t[:, :259], lambda t: t[:, ::2]):  # rows not of packs
+    assert tn.allclose(view(x.to("cuda")).cumsum(1).cpu(), view(x).cumsum(1), rtol=1e-5)
 x = tn.randint(-9, 9, (2048, 264)).to(tn.int16)
 assert tn.equal(x.to("cuda").cumsum(1, dtype=tn.int16).cpu(), x.cumsum(1, dtype=tn.int16))
 zeros = tn.full((16384, 16), -0.0, device="cuda").cumsum(1)
