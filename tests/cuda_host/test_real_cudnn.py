@@ -99,7 +99,7 @@ def run(folder: Path, version: str, cache: Path) -> str:
 
 def newer(said: str) -> bool:
     """Whether this cuDNN takes any number of keys going backward (OLDEST_ANY_KEYS)."""
-    found = re.search(r"cuDNN (\d+)", said)
+    found = re.search(r"^cuDNN (\d+)$", said, re.MULTILINE)
     assert found, said
     return int(found[1]) >= 91501
 
