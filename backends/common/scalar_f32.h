@@ -10,6 +10,9 @@
 
 #include "scalar_f64.h"
 #include "tmpl.h"
+#if defined(TMPL_CUDA)
+#include "scalar_gpu.h" /* some of what follows, for a GPU */
+#endif
 
 #if TMPL_HAS_FMA
 #define F32_FMA(a, b, c) TMPL_BUILTIN(fmaf)(a, b, c)
@@ -26,15 +29,9 @@ TMPL_INLINE float f32_fma(float a, float b, float c) {
 #endif
 }
 
-/* a / b, where neither they nor the quotient are near the ends of the range; on a GPU to 1 ulp. */
-TMPL_INLINE float f32_ratio(float a, float b) {
-#if defined(TMPL_CUDA)
-    float q = __fdividef(a, b);
-    return fmaf(fmaf(-q, b, a), __fdividef(1.0f, b), q);
-#else
-    return a / b;
+#if !defined(TMPL_CUDA)
+TMPL_INLINE float f32_ratio(float a, float b) { return a / b; }
 #endif
-}
 
 TMPL_INLINE float f32_abs(float x) { return TMPL_BUILTIN(fabsf)(x); }
 
@@ -67,11 +64,33 @@ TMPL_INLINE float f32_exp_parts(float hi, float lo) {
 #endif
 }
 
+#if !defined(TMPL_CUDA)
 TMPL_INLINE float f32_exp(float x) {
     x = x < -104.0f ? -104.0f : x;
     x = x > 89.0f ? 89.0f : x;
     return f32_exp_parts(x, 0.0f);
 }
+
+TMPL_INLINE float f32_tanh(float x) {
+    float a = f32_abs(x), z = x * x;
+    float p = -0x1.747fa2p-8f;
+    p = F32_FMA(p, z, 0x1.51e25ap-6f);
+    p = F32_FMA(p, z, -0x1.b833ecp-5f);
+    p = F32_FMA(p, z, 0x1.1106fap-3f);
+    p = F32_FMA(p, z, -0x1.555532p-2f);
+    float small = x == 0.0f ? x : F32_FMA(x * z, p, x); /* the sum would lose the sign of -0 */
+    float b = a > 10.0f ? 10.0f : a;
+    float big = 1.0f - 2.0f / (f32_exp_parts(b + b, 0.0f) + 1.0f);
+    big = x < 0.0f ? -big : big;
+    return a < 0.625f ? small : big;
+}
+
+/* Below 0 as z - z * s: the quotient's error then counts by s only. */
+TMPL_INLINE float f32_sigmoid(float x) {
+    float z = f32_exp(-f32_abs(x)), s = (x < 0.0f ? z : 1.0f) / (1.0f + z);
+    return x < 0.0f ? F32_FMA(-z, s, z) : s;
+}
+#endif
 
 TMPL_INLINE float f32_log(float x) {
     bool tiny = x < 0x1p-126f;
@@ -94,26 +113,6 @@ TMPL_INLINE float f32_log(float x) {
     r = x > 0x1.fffffep127f ? x : r;
     r = x == 0.0f ? -INFINITY : r;
     return x >= 0.0f ? r : NAN;
-}
-
-TMPL_INLINE float f32_tanh(float x) {
-    float a = f32_abs(x), z = x * x;
-    float p = -0x1.747fa2p-8f;
-    p = F32_FMA(p, z, 0x1.51e25ap-6f);
-    p = F32_FMA(p, z, -0x1.b833ecp-5f);
-    p = F32_FMA(p, z, 0x1.1106fap-3f);
-    p = F32_FMA(p, z, -0x1.555532p-2f);
-    float small = x == 0.0f ? x : F32_FMA(x * z, p, x); /* the sum would lose the sign of -0 */
-    float b = a > 10.0f ? 10.0f : a;
-    float big = 1.0f - f32_ratio(2.0f, f32_exp_parts(b + b, 0.0f) + 1.0f);
-    big = x < 0.0f ? -big : big;
-    return a < 0.625f ? small : big;
-}
-
-/* Below 0 as z - z * s: the quotient's error then counts by s only. */
-TMPL_INLINE float f32_sigmoid(float x) {
-    float z = f32_exp(-f32_abs(x)), s = f32_ratio(x < 0.0f ? z : 1.0f, 1.0f + z);
-    return x < 0.0f ? F32_FMA(-z, s, z) : s;
 }
 
 /* Note [Normal tail]
@@ -189,6 +188,7 @@ TMPL_INLINE float f32_erfc(float x) {
     return a < 0.4f ? small : x < 0.0f ? 2.0f - tail : tail;
 }
 
+#if !defined(TMPL_CUDA)
 TMPL_INLINE float f32_gelu(float x) {
     float a = f32_abs(x);
     a = a > 14.4f ? 14.4f : a;
@@ -200,15 +200,6 @@ TMPL_INLINE float f32_gelu(float x) {
     return x < 0.0f ? -cut : x - cut;
 }
 
-/* Within 8 ulp, for two thirds of the work: a GPU would spend more time on it than on the memory. */
-TMPL_INLINE float f32_gelu_short(float x) {
-    float a = f32_abs(x);
-    a = a > 14.4f ? 14.4f : a;
-    f32_tail m = f32_mills(a, 4.0f, 0.0f);
-    float cut = a * m.q * m.p * 0.125f * f32_exp_square(a, 0.5f, 0.0f);
-    return x < 0.0f ? -cut : x - cut;
-}
-
 /* Phi(x) + x * phi(x) */
 TMPL_INLINE float f32_gelu_slope(float x) {
     float a = f32_abs(x);
@@ -217,6 +208,8 @@ TMPL_INLINE float f32_gelu_slope(float x) {
     float r = (m.p * m.q * 0.125f - a * 0x1.988454p-2f) * f32_exp_square(a, 0.5f, 0.0f);
     return x < 0.0f ? r : 1.0f - r;
 }
+
+#endif
 
 TMPL_INLINE float f32_expm1(float x) {
     const float magic = 0x1.8p23f;
@@ -238,17 +231,7 @@ TMPL_INLINE float f32_expm1(float x) {
     return n == 0 ? (x == 0.0f ? x : p) : far;
 }
 
-/* A GPU counts few double precision units: there, what follows is the device's own. */
-#if defined(TMPL_CUDA)
-TMPL_INLINE float f32_log1p(float x) { return log1pf(x); }
-TMPL_INLINE float f32_log2(float x) { return log2f(x); }
-TMPL_INLINE float f32_log10(float x) { return log10f(x); }
-TMPL_INLINE float f32_exp2(float x) { return exp2f(x); }
-TMPL_INLINE float f32_sin(float x) { return sinf(x); }
-TMPL_INLINE float f32_cos(float x) { return cosf(x); }
-TMPL_INLINE float f32_tan(float x) { return tanf(x); }
-TMPL_INLINE float f32_pow(float x, float y) { return powf(x, y); }
-#else
+#if !defined(TMPL_CUDA)
 
 TMPL_INLINE float f32_log1p(float x) {
     float small = x - x * x * (0.5f - x * 0x1.555556p-2f);

@@ -203,11 +203,7 @@ TMPL_INLINE A f__leaky_relu_backward(A g, A x, A slope) { return x > 0 ? g : g *
 TMPL_INLINE A f_elu(A x, A alpha) { return x > 0 ? x : alpha * M_(expm1)(x); }
 TMPL_INLINE A f__elu_backward(A g, A x, A alpha) { return x <= 0 ? g * alpha * M_(exp)(x) : g; }
 TMPL_INLINE A f_celu(A x, A alpha) { return x > 0 ? x : alpha * M_(expm1)(x / alpha); }
-#if defined(TMPL_CUDA) && TMPL_DTYPE != TMPL_F64
-TMPL_INLINE A f__gelu(A x) { return f32_gelu_short(x); }
-#else
 TMPL_INLINE A f__gelu(A x) { return M_(gelu)(x); }
-#endif
 TMPL_INLINE A f__gelu_backward(A g, A x) { return g * M_(gelu_slope)(x); }
 
 #define GELU_K K_(0x1.9884533d43651p-1) /* sqrt(2 / pi) */
