@@ -2,6 +2,8 @@
 #ifndef CTC_H
 #define CTC_H
 
+#include <math.h>
+
 #if TMPL_DTYPE == TMPL_F64
 #define CTC_MATH(name) TMPL_BUILTIN(name)
 #else

@@ -36,6 +36,10 @@ static const char stdint_text[] =
     "typedef long long int64_t; typedef unsigned long long uint64_t;\n"
     "typedef unsigned long long uintptr_t;\n"
     "#define UINT64_C(x) x##ull\n#define INT64_C(x) x##ll\n"
+    "#define UINT8_MAX 255\n#define UINT16_MAX 65535\n#define UINT32_MAX 4294967295u\n"
+    "#define UINT64_MAX 18446744073709551615ull\n"
+    "#define INT8_MIN (-128)\n#define INT8_MAX 127\n"
+    "#define INT16_MIN (-32768)\n#define INT16_MAX 32767\n"
     "#define INT32_MIN (-2147483647 - 1)\n#define INT32_MAX 2147483647\n"
     "#define INT64_MIN (-9223372036854775807ll - 1)\n#define INT64_MAX 9223372036854775807ll\n";
 static const char math_text[] = "#define INFINITY __int_as_float(0x7f800000)\n"
@@ -60,10 +64,13 @@ typedef struct sources {
     int noptions, n;
 } sources;
 
+/* One that there is no room for is counted, and refused by make(). */
 static void add_header(sources *s, const char *name, const char *text) {
-    if (s->n == HEADERS) return;
-    s->header[s->n] = text;
-    s->name[s->n++] = name;
+    if (s->n < HEADERS) {
+        s->header[s->n] = text;
+        s->name[s->n] = name;
+    }
+    s->n++;
 }
 
 static void add_c_headers(sources *s) {
@@ -188,6 +195,9 @@ static tn_status compile(const sources *s, const char *arch, void **ret_cubin, s
 static tn_status make(const sources *s, const cuda_device *d, void **ret_cubin, char **ret_log) {
     char arch[24], path[CUDA_CACHE_PATH];
     size_t bytes = 0;
+    if (s->n > HEADERS)
+        return cuda_host->fail(TN_E_INTERNAL, -1, "there are %d headers, room is for %d", s->n,
+                               HEADERS);
     snprintf(arch, sizeof arch, "sm_%d%d", d->major, d->minor);
     bool cached = find_cached(s, arch, path);
     if (cached && cuda_cache_read(path, ret_cubin, &bytes)) return TN_OK;
