@@ -39,6 +39,7 @@ CONSTANT = r"(?:\d+|[A-Z][A-Z_0-9]*|sizeof(?:\([^()]*\)| \**[\w.>\[\]-]+))"
 PRODUCT = re.compile(r"[\w\])] \* [\w(]")
 # Words in capitals that stand for work left undone; put together here so as not to find themselves.
 UNDONE = re.compile("|".join(rf"\b{word}\b" for word in ("TO" + "DO", "FIX" + "ME", "X" * 3)))
+UNMERGED = re.compile("^(?:<{7}|>{7}) ")
 # Headers of ours that the files of a room may include, besides those of the room itself.
 SDK = {"tenon/plugin.h", "tenon/op_args.h", "tenon/status.h", "tenon/dtype.h", "tenon/device.h"}
 SDK |= {"tenon/engine.h"}
@@ -333,7 +334,7 @@ def undone_work() -> Iterator[str]:
         *(p for p in FILES if p.suffix in (".toml", ".md", ".build")),
     ]:
         for n, line in enumerate(text_of(path).split("\n"), 1):
-            if UNDONE.search(line):
+            if UNDONE.search(line) or UNMERGED.match(line):
                 yield at(path, n, "unfinished work belongs into no source file")
 
 
