@@ -142,7 +142,8 @@ typedef struct group {
     net *net;
     int32_t rank, size;
     uint32_t id, calls;
-    int32_t ranks[RANKS]; /* of all processes */
+    int32_t ranks[RANKS];      /* of all processes */
+    struct request *receiving; /* from one rank or any, in the order in which they were started */
 } group;
 
 typedef struct request {
@@ -155,6 +156,7 @@ typedef struct request {
     const unsigned char *own;    /* this rank's piece for itself, or NULL */
     uint64_t bytes[RANKS];
     bool taken[RANKS];
+    struct request *next; /* that receives */
 } request;
 
 static int64_t now_ns(void) {
@@ -578,6 +580,18 @@ static tn_status send_pieces(group *g, request *q, char *why) {
     return TN_OK;
 }
 
+static void enlist(group *g, request *q) {
+    request **at = &g->receiving;
+    while (*at) at = &(*at)->next;
+    *at = q;
+}
+
+static void delist(group *g, const request *q) {
+    request **at = &g->receiving;
+    while (*at && *at != q) at = &(*at)->next;
+    if (*at) *at = q->next;
+}
+
 static tn_status start(void *of, const tn_exchange *x, void **ret_request, char *why) {
     group *g = of;
     bool between_two = x->kind == TN_EXCHANGE_SEND || x->kind == TN_EXCHANGE_RECV;
@@ -607,14 +621,23 @@ static tn_status start(void *of, const tn_exchange *x, void **ret_request, char 
     }
     spoil(g, q);
     tn_status st = send_pieces(g, q, why);
+    if (st == TN_OK && x->kind == TN_EXCHANGE_RECV) enlist(g, q);
     if (st == TN_OK) *ret_request = q;
     return st; /* after a failure parcels may still count in q, which stays */
+}
+
+/* Whether an earlier request wants the same message: it may have been asked just before one was due. */
+static bool is_behind(const group *g, const request *q, int32_t from) {
+    for (const request *e = g->receiving; e && e != q; e = e->next)
+        if (e->slot == q->slot && !e->taken[from]) return true;
+    return false;
 }
 
 /* The message that a request waits for from a rank, if it has come. */
 static message *find_message(group *g, const request *q, int32_t from) {
     bool between_two = q->x.kind == TN_EXCHANGE_RECV;
     int64_t now = now_ns();
+    if (between_two && is_behind(g, q, from)) return NULL;
     message **at = &g->net->come[g->ranks[from]];
     for (; *at; at = &(*at)->next) {
         message *m = *at;
@@ -683,6 +706,7 @@ static tn_status take_any(group *g, request *q, bool *ret_all, char *why) {
         message *m = q->taken[r] ? NULL : find_message(g, q, r);
         if (!m) continue;
         q->x.peer = strikes(g->net, STRANGER) ? g->rank : r;
+        for (int32_t k = 0; k < g->size; k++) q->taken[k] = true;
         return put_down(q, r, m, why);
     }
     *ret_all = false;
@@ -713,19 +737,24 @@ static tn_status test_from(void *of, void *tested, int32_t *ret_done, int32_t *r
     request *q = tested;
     bool all = false;
     *ret_done = q->early;
-    if (q->early) return TN_OK; /* it stays, as parcels count in it */
+    if (q->early) {
+        delist(g, q);
+        return TN_OK; /* it stays, as parcels count in it */
+    }
     tn_status st = progress(g->net, why);
     bool from_any = q->x.kind == TN_EXCHANGE_RECV && q->x.peer == TN_EXCHANGE_ANY;
     if (st == TN_OK) st = (from_any ? take_any : take_pieces)(g, q, &all, why);
     *ret_peer = q->x.peer;
     if (st != TN_OK && st != TN_E_VALUE) return st; /* the group is lost, and so is the request */
     if (st == TN_E_VALUE) {
+        delist(g, q);
         free(q);
         return st;
     }
     *ret_done = all && q->sending == 0 && !q->hang;
     if (!*ret_done) return TN_OK;
     complete(g, q);
+    delist(g, q);
     free(q->all);
     free(q);
     return TN_OK;

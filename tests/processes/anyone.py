@@ -78,6 +78,26 @@ def check_later() -> None:
         work.wait()
 
 
+def check_many_at_once() -> None:
+    """Receives take a process's messages in the order in which they were started, whichever is
+    looked at first when one arrives."""
+    if RANK:
+        for i in range(400):
+            dist.send(torch.tensor([i]), 0)
+        return
+    named = torch.full((len(OTHERS), 200, 1), -1)
+    works = [dist.irecv(named[r - 1, i], r) for i in range(200) for r in OTHERS]
+    into = torch.full((200 * len(OTHERS), 1), -1)
+    of_anyone = [dist.irecv(t) for t in into]
+    for work in works + of_anyone:
+        work.wait()
+    seen: dict[int, list[int]] = {r: named[r - 1].flatten().tolist() for r in OTHERS}
+    for work, t in zip(of_anyone, into):
+        seen[work._source_rank()].append(int(t))
+    for r in OTHERS:
+        assert seen[r] == list(range(400)), (r, seen[r])
+
+
 def check_objects() -> None:
     if RANK:
         dist.send_object_list([{"of": RANK}, "x" * 1000 * RANK], 0)
