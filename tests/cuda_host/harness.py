@@ -48,6 +48,14 @@ def most() -> int:
     return min(2, device()[1])
 
 
+def packaged(name: str) -> Path:
+    """A library among NVIDIA's Python packages, by a pattern; skips the test where it is not."""
+    for folder in sys.path:
+        for path in Path(folder).glob(f"nvidia/*/lib/{name}"):
+            return path
+    pytest.skip(f"there is no {name.split('.')[0]}: ./dev build --cuda")
+
+
 def skip_on_gpu(
     args: tuple[str, ...], folder: Path | None, env: dict[str, str], devices: int = 1
 ) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import harness
@@ -22,13 +21,7 @@ DEVICES = {"8.0": (108, 166912), "8.9": (128, 101376), "9.0": (132, 232448), "10
 
 def libraries() -> list[Path]:
     """The folders of cuDNN and of NVRTC among Python's packages."""
-    found = []
-    for name in ("libcudnn.so.9", "libnvrtc.so.1[23]"):
-        at = [p for folder in sys.path for p in Path(folder).glob(f"nvidia/*/lib/{name}")]
-        if not at:
-            pytest.skip(f"there is no {name.split('.')[0]}: ./dev build --cuda")
-        found.append(at[0].parent)
-    return found
+    return [harness.packaged(name).parent for name in ("libcudnn.so.9", "libnvrtc.so.1[23]")]
 
 
 def test_the_program_is_built() -> None:

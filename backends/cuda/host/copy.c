@@ -39,23 +39,33 @@ tn_status cuda_copy_plan(const tn_call *call, int64_t bytes, const cuda_plan *pl
     return cuda_launch_plan(call, cuda_size_kernel(copies, bytes), plan);
 }
 
-tn_status cuda_packed(const tn_call *call, const tn_view *v, const void **ret_data) {
+tn_status cuda_copy_view(const tn_call *call, const tn_view *to, const tn_view *from) {
+    const tn_view *views[] = {to, from};
+    cuda_plan plan;
+    tn_status st = cuda_plan_views(views, 2, &plan);
+    return st == TN_OK ? cuda_copy_plan(call, tn_view_itemsize(to), &plan) : st;
+}
+
+tn_status cuda_pack(const tn_call *call, const tn_view *v, void *to) {
     int64_t strides[TN_MAX_DIMS], numel = 1;
     tn_view packed = *v;
-    const tn_view *views[] = {&packed, v};
-    cuda_plan plan;
-    *ret_data = v->data;
-    if (tn_view_is_contiguous(v) || v->numel == 0) return TN_OK;
+    if (v->numel == 0) return TN_OK;
     for (int32_t d = v->ndim - 1; d >= 0; d--) {
         strides[d] = numel;
         numel *= v->shape[d];
     }
     packed.strides = strides;
-    tn_status st = room_scratch(call, v->numel, (size_t)tn_view_itemsize(v), &packed.data);
-    if (st == TN_OK) st = cuda_plan_views(views, 2, &plan);
-    if (st == TN_OK) st = cuda_copy_plan(call, tn_view_itemsize(v), &plan);
-    *ret_data = packed.data;
-    return st;
+    packed.data = to;
+    return cuda_copy_view(call, &packed, v);
+}
+
+tn_status cuda_packed(const tn_call *call, const tn_view *v, const void **ret_data) {
+    void *to = NULL;
+    *ret_data = v->data;
+    if (tn_view_is_contiguous(v) || v->numel == 0) return TN_OK;
+    tn_status st = room_scratch(call, v->numel, (size_t)tn_view_itemsize(v), &to);
+    *ret_data = to;
+    return st == TN_OK ? cuda_pack(call, v, to) : st;
 }
 
 tn_status cuda_zero(const tn_call *call, const tn_view *v) {

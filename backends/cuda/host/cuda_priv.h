@@ -249,7 +249,7 @@ typedef cuda_kernel cuda_dtype_kernels[TN_DTYPE_BUILTIN_COUNT];
 /* ---- plan.c ------------------------------------------------------------------------------------*/
 /* For kernels. TN_DECLINE: too many dimensions. */
 tn_status cuda_plan_make(const tn_plan *plan, cuda_plan *ret_plan);
-/* The same from tensors of one shape, the result first. */
+/* The same from tensors, the result first; others may be broadcast to its shape. */
 tn_status cuda_plan_views(const tn_view *const *views, int32_t n, cuda_plan *ret_plan);
 /* The same, dimension by dimension: start, add from the inside to the outside, end. Strides and the
  * sizes of elements are in bytes, by operand; `data` is set in between. */
@@ -263,8 +263,17 @@ int64_t cuda_plan_groups(const cuda_plan *plan);
 /* Launches a kernel whose argument begins with a plan, a group of elements for each thread. */
 tn_status cuda_launch_plan(const tn_call *call, cuda_kernel *k, const cuda_plan *plan);
 
+/* A thread for each of n elements. */
+static inline tn_status cuda_launch_each(const tn_call *call, cuda_kernel *k, int64_t n,
+                                         const void *args) {
+    if (n == 0) return TN_OK;
+    return cuda_launch(call, k, (n + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, args);
+}
+
 /* Bytes of an element of a built-in dtype. */
 int32_t cuda_item_bytes(int32_t dtype);
+/* The same of the type that sums of the call's floating elements are computed in. */
+static inline int64_t cuda_sum_bytes(const tn_call *call) { return call->dtype == TN_F64 ? 8 : 4; }
 
 /* ---- rows.c ------------------------------------------------------------------------------------*/
 /* Operands, inputs first, all of one shape, as rows along `dim`. Packed rows get a block each, others
@@ -300,11 +309,15 @@ tn_status cuda_largest(const tn_call *call, const void *x, int64_t rows, int64_t
 /* ---- copy.c ------------------------------------------------------------------------------------*/
 /* Copies elements of 1, 2, 4, 8 or 16 bytes. */
 tn_status cuda_copy_plan(const tn_call *call, int64_t bytes, const cuda_plan *plan);
+/* Copies the elements of a tensor to another one of its shape and dtype. */
+tn_status cuda_copy_view(const tn_call *call, const tn_view *to, const tn_view *from);
 /* Converts the elements of a tensor to another one's dtype. */
 tn_status cuda_cast(const tn_call *call, const tn_view *to, const tn_view *from);
 /* Converts n packed elements of one real dtype to another. */
 tn_status cuda_cast_packed(const tn_call *call, const void *from, int32_t from_dtype, void *to,
                            int32_t to_dtype, int64_t n);
+/* Copies the elements of v, packed in row-major order. */
+tn_status cuda_pack(const tn_call *call, const tn_view *v, void *to);
 /* The elements of v packed in row-major order: v's own memory, or a copy in scratch memory. */
 tn_status cuda_packed(const tn_call *call, const tn_view *v, const void **ret_data);
 /* Zeros to all elements of v, which is packed. */
@@ -319,9 +332,10 @@ tn_status cuda_reserve_random(const tn_call *call, tn_generator *gen, uint64_t b
 /* ---- Rows: one array per family, whose name follows from the file's head -----------------------*/
 typedef kernel_rows cuda_rows;
 #define CUDA_ROWS_OF(rows) KERNEL_ROWS_OF(rows)
+#define CUDA_ROW(op, fn, dtype, flags)                                                             \
+    { #op, TN_SIG_##op, fn, NULL, dtype, 0, flags, 0 }
 /* The rows of an operator that has a kernel for each floating type. */
-#define CUDA_FLOAT_ROW(op, fn, dtype)                                                              \
-    { #op, TN_SIG_##op, fn, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
+#define CUDA_FLOAT_ROW(op, fn, dtype) CUDA_ROW(op, fn, dtype, TN_K_CAPTURE_SAFE)
 #define CUDA_FLOAT_ROWS(op, fn)                                                                    \
     CUDA_FLOAT_ROW(op, fn, TN_F16), CUDA_FLOAT_ROW(op, fn, TN_BF16),                               \
         CUDA_FLOAT_ROW(op, fn, TN_F32), CUDA_FLOAT_ROW(op, fn, TN_F64)

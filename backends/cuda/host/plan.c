@@ -145,7 +145,11 @@ tn_status cuda_plan_views(const tn_view *const *views, int32_t n, cuda_plan *ret
     }
     for (int32_t d = views[0]->ndim - 1; d >= 0 && st == TN_OK; d--) {
         int64_t stride[CUDA_OPERANDS];
-        for (int32_t k = 0; k < n; k++) stride[k] = views[k]->strides[d] * bytes[k];
+        for (int32_t k = 0; k < n; k++) {
+            int32_t at = d - (views[0]->ndim - views[k]->ndim);
+            bool moves = at >= 0 && (k == 0 || views[k]->shape[at] != 1);
+            stride[k] = moves ? views[k]->strides[at] * bytes[k] : 0;
+        }
         st = cuda_plan_add(ret_plan, n, views[0]->shape[d], stride);
     }
     if (st == TN_OK) cuda_plan_end(ret_plan, n, bytes);

@@ -296,38 +296,25 @@ TMPL_INLINE void conv_walk(const cuda_depthwise_args &a, const int64_t *size, ui
     }
 }
 
-template <int K, int BY> TMPL_INLINE void conv_square(const cuda_depthwise_args &a) {
+/* The results of a plane's windows, or the gradient of x where windows are 1 apart and a channel has one
+ * of y: the same sums of y, over the places that a pixel meets. */
+template <int K, int BY, bool BACK> TMPL_INLINE void conv_square(const cuda_depthwise_args &a) {
     const cuda_conv_shape &s = a.s;
+    const cuda_images &from = BACK ? a.y : a.x, &to = BACK ? a.x : a.y;
     uint32_t plane = blockIdx.x / a.tiles, channels = a.channels * a.each;
     uint32_t image = plane / channels, channel = plane - image * channels;
-    const T *x = (const T *)a.x.data + image * a.x.image + channel / a.each * a.x.channel;
-    T *y = (T *)a.y.data + image * a.y.image + channel * a.y.channel;
+    const T *in = (const T *)from.data + image * from.image + channel / a.each * from.channel;
+    T *out = (T *)to.data + image * to.image + channel * to.channel;
     A w[K][K], bias = a.bias ? LOAD(((const T *)a.bias)[channel]) : (A)0;
     conv_weights<K>((const T *)a.w + (int64_t)channel * a.taps, w);
-    conv_walk(a, s.out, blockIdx.x - plane * a.tiles,
+    conv_walk(a, BACK ? s.in : s.out, blockIdx.x - plane * a.tiles,
               [&](uint32_t place, uint32_t row, uint32_t column) {
                   conv_window<K> v;
-                  conv_read<K, BY>(a.x, x, conv_pixels(s, 1, row), conv_pixels(s, 2, column), &v);
+                  conv_line y = BACK ? conv_places(s, 1, row) : conv_pixels(s, 1, row);
+                  conv_line z = BACK ? conv_places(s, 2, column) : conv_pixels(s, 2, column);
+                  conv_read<K, BY>(from, in, y, z, &v);
                   A sum = conv_sum<K>(v, w);
-                  y[place] = STORE(a.bias ? sum + bias : sum);
-              });
-}
-
-/* The gradient of x, where windows are 1 apart, and a channel has one of y. */
-template <int K, int BY> TMPL_INLINE void conv_square_input(const cuda_depthwise_args &a) {
-    const cuda_conv_shape &s = a.s;
-    uint32_t plane = blockIdx.x / a.tiles;
-    uint32_t image = plane / a.channels, channel = plane - image * a.channels;
-    const T *y = (const T *)a.y.data + image * a.y.image + channel * a.y.channel;
-    T *x = (T *)a.x.data + image * a.x.image + channel * a.x.channel;
-    A w[K][K], bias = a.bias ? LOAD(((const T *)a.bias)[channel]) : (A)0;
-    conv_weights<K>((const T *)a.w + (int64_t)channel * a.taps, w);
-    conv_walk(a, s.in, blockIdx.x - plane * a.tiles,
-              [&](uint32_t place, uint32_t row, uint32_t column) {
-                  conv_window<K> v;
-                  conv_read<K, BY>(a.y, y, conv_places(s, 1, row), conv_places(s, 2, column), &v);
-                  A sum = conv_sum<K>(v, w);
-                  x[place] = STORE(a.bias ? sum + bias : sum);
+                  out[place] = STORE(a.bias ? sum + bias : sum);
               });
 }
 
@@ -370,16 +357,16 @@ TMPL_INLINE void conv_square_weight(const cuda_depthwise_args &a, A *room) {
 
 template <int K> TMPL_INLINE void conv_square_forward(const cuda_depthwise_args &a) {
     if (conv_is_plain(a.x, a.s.dilation[2]))
-        conv_square<K, 1>(a);
+        conv_square<K, 1, false>(a);
     else
-        conv_square<K, 0>(a);
+        conv_square<K, 0, false>(a);
 }
 
 template <int K> TMPL_INLINE void conv_square_backward(const cuda_depthwise_args &a) {
     if (conv_is_plain(a.y, a.s.dilation[2]))
-        conv_square_input<K, -1>(a);
+        conv_square<K, -1, true>(a);
     else
-        conv_square_input<K, 0>(a);
+        conv_square<K, 0, true>(a);
 }
 
 template <int K> TMPL_INLINE void conv_square_sums(const cuda_depthwise_args &a) {

@@ -109,12 +109,10 @@ template <bool largest> TMPL_INLINE void extreme_packed(const cuda_extreme_args 
 /* ---- Rows side by side: neighbouring threads take V neighbouring rows each ---------------------*/
 enum { EXTREME_COLUMNS = CUDA_EXTREME_COLUMNS((int)sizeof(T)) };
 
-template <int V> struct alignas(V * sizeof(T)) extreme_across { T of[V]; };
-
 template <int V, bool largest> TMPL_INLINE void extreme_columns(const cuda_extreme_args &a) {
     SHARED(extreme_near, room, CUDA_BLOCK * V);
     enum { AHEAD = V == 1 ? 2 * EXTREME_AHEAD : EXTREME_AHEAD };
-    typedef const extreme_across<V> across;
+    typedef cuda_vector<T, V> across;
     extreme_join<largest, false> join;
     int width = 1 << a.shift, lanes = (int)blockDim.x >> a.shift;
     int64_t part = blockIdx.x % (unsigned)a.parts, step = a.rows.step[0];
@@ -128,17 +126,17 @@ template <int V, bool largest> TMPL_INLINE void extreme_columns(const cuda_extre
     for (int k = 0; k < V; k++) best[k] = extreme_near{{0}, -1};
     if (row >= a.rows.rows) end = 0;
     if (i < end) {
-        extreme_across<V> v = *(across *)(x + i * step);
+        across v = *(const across *)(x + i * step);
 #pragma unroll
         for (int k = 0; k < V; k++) best[k] = extreme_near{{LOAD(v.of[k])}, (int32_t)i};
     }
     for (; i < end; i += AHEAD * lanes) {
-        extreme_across<V> v[AHEAD];
+        across v[AHEAD];
         int32_t at[AHEAD]; /* those behind the end repeat the first, which stays */
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
             at[u] = (int32_t)(i + u * lanes < end ? i + u * lanes : i);
-            v[u] = *(across *)(x + at[u] * step);
+            v[u] = *(const across *)(x + at[u] * step);
         }
 #pragma unroll
         for (int u = 0; u < AHEAD; u++)

@@ -42,12 +42,9 @@ TMPL_INLINE A index_join(const cuda_combine_args &a, int how, A old, A x) {
     }
 }
 
-/* Elements that a thread takes, side by side. */
-template <int N> struct alignas(sizeof(T) * N) index_pack { T of[N]; };
-
-/* How: one of CUDA_JOIN_*; -1: what `a` says. */
+/* A thread takes N elements, side by side. How: one of CUDA_JOIN_*; -1: what `a` says. */
 template <int N, int HOW> TMPL_INLINE void index_combine(const cuda_combine_args &a) {
-    typedef index_pack<N> pack;
+    typedef cuda_vector<T, N> pack;
     int64_t i = cuda_thread(), at[CUDA_OPERANDS], first, inner = a.inner.numel;
     if (i >= a.n * inner) return;
     if (a.n * inner <= INT32_MAX)

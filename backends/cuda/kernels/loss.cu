@@ -174,7 +174,7 @@ TMPL_INLINE entropy_grad entropy_find(const cuda_loss_args &a, int64_t row) {
     return {((const A *)a.most)[row], ((const A *)a.log_sum)[row], loss_grad(a, row)};
 }
 TMPL_INLINE A entropy_share(const entropy_grad &e, A x) {
-    return packs_exp((x - e.most) - e.log_sum);
+    return M_(exp)((x - e.most) - e.log_sum);
 }
 TMPL_INLINE T entropy_of(const entropy_grad &e, A x, bool hit) {
     return STORE((entropy_share(e, x) - (A)hit) * e.g);

@@ -7,7 +7,7 @@
  * packs, the block's others further pixels. `parts` blocks share the channels of a block, `span` pixels
  * each. With more than one part what they found lies in `partial` as (parts, channels). From pixel to
  * pixel it is stride[2]. */
-enum { LAST = NORM_VECTOR, LAST_AHEAD = 4, LAST_PAIRS_AHEAD = 2, LAST_JOINED = 8 };
+enum { LAST = NORM_VECTOR, LAST_AHEAD = 4, LAST_PAIRS_AHEAD = 2 };
 
 typedef struct last_part {
     int64_t first, channel;  /* of the block, of the thread */
@@ -53,18 +53,18 @@ TMPL_INLINE void last_finish_part(const cuda_batch_norm_args &a, const last_part
         done(p.first + c, sum);
 }
 
-/* Joins the parts of LAST_JOINED channels a block. */
+/* Joins the parts of NORM_LAST_JOINED channels a block. */
 template <typename V, typename F, typename D>
 TMPL_INLINE void last_join_parts(const cuda_batch_norm_args &a, V *room, V sum, F join, D done) {
-    int of = (int)threadIdx.x % LAST_JOINED;
-    int64_t c = (int64_t)blockIdx.x * LAST_JOINED + of;
+    int of = (int)threadIdx.x % NORM_LAST_JOINED;
+    int64_t c = (int64_t)blockIdx.x * NORM_LAST_JOINED + of;
 #pragma unroll 4
-    for (int part = (int)threadIdx.x / LAST_JOINED; part < a.parts && c < a.channels;
-         part += (int)blockDim.x / LAST_JOINED)
+    for (int part = (int)threadIdx.x / NORM_LAST_JOINED; part < a.parts && c < a.channels;
+         part += (int)blockDim.x / NORM_LAST_JOINED)
         sum = join(sum, ((const V *)a.partial)[part * a.channels + c]);
-    lanes_put_columns<1>(room, &sum, LAST_JOINED, join);
-    sum = lanes_column<1>(room, of, LAST_JOINED, join);
-    if ((int)threadIdx.x < LAST_JOINED && c < a.channels) done(c, sum);
+    lanes_put_columns<1>(room, &sum, NORM_LAST_JOINED, join);
+    sum = lanes_column<1>(room, of, NORM_LAST_JOINED, join);
+    if ((int)threadIdx.x < NORM_LAST_JOINED && c < a.channels) done(c, sum);
 }
 
 /* ---- Forward -----------------------------------------------------------------------------------*/

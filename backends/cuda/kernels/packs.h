@@ -89,18 +89,6 @@ TMPL_INLINE void packs_write(packs_of<W> *to, const packs_of<W> *const (&in)[N],
 
 /* ---- Sums of exponentials ----------------------------------------------------------------------*/
 
-/* The GPU's own exponential: as exact as M_'s, in a fraction of its instructions. Half precision is
- * content with an argument that is rounded once more. */
-TMPL_INLINE A packs_exp(A x) {
-#if TMPL_IS_HALF
-    return B_(exp2)(x * K_(0x1.715476p+0));
-#elif TMPL_DTYPE == TMPL_F32
-    return expf(x);
-#else
-    return M_(exp)(x);
-#endif
-}
-
 /* NaN is passed over: it shows in the sum. */
 struct packs_most {
     CUDA_MEMBER A operator()(A a, A b) const { return B_(fmax)(a, b); }
@@ -116,18 +104,18 @@ template <int N> TMPL_INLINE void packs_take(packs_online *o, const A (&x)[N]) {
 #pragma unroll
     for (int i = 0; i < N; i++) most = packs_most()(most, x[i]);
     if (most > o->most) {
-        o->sum *= packs_exp(o->most - most);
+        o->sum *= M_(exp)(o->most - most);
         o->most = most;
     }
     A from = most == -(A)INFINITY ? (A)0 : most;
 #pragma unroll
-    for (int i = 0; i < N; i++) part += packs_exp(x[i] - from);
+    for (int i = 0; i < N; i++) part += M_(exp)(x[i] - from);
     o->sum += part;
 }
 
 /* A lane's sum, on to the row's largest element. */
 TMPL_INLINE A packs_sum_from(const packs_online &o, A most) {
-    return o.most == most ? o.sum : o.sum * packs_exp(o.most - most);
+    return o.most == most ? o.sum : o.sum * M_(exp)(o.most - most);
 }
 
 /* The lane's part of a row. */

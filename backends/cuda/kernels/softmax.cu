@@ -57,7 +57,7 @@ struct softmax_gradient {
 /* g - exp(y) * sum(g) */
 struct log_softmax_gradient {
     static CUDA_MEMBER A term(A g, A) { return g; }
-    static CUDA_MEMBER A finish(A g, A y, A sum) { return g - packs_exp(y) * sum; }
+    static CUDA_MEMBER A finish(A g, A y, A sum) { return g - M_(exp)(y) * sum; }
 };
 
 /* ---- Columns of rows ---------------------------------------------------------------------------*/
@@ -69,7 +69,7 @@ template <typename F> TMPL_INLINE void softmax_rows(const cuda_rows_args &a, A *
     A total = F::total(o.sum);
     for (int64_t i = r.lane; i < n; i += r.lanes) {
         A d = LOAD(r.x[i * r.sx]) - o.most;
-        r.out[i * r.so] = STORE(F::finish(F::keep(d, packs_exp(d)), total));
+        r.out[i * r.so] = STORE(F::finish(F::keep(d, M_(exp)(d)), total));
     }
 }
 
@@ -147,7 +147,7 @@ template <int W, int N, typename F> TMPL_INLINE void softmax_of_held(const cuda_
         }
     }
     most = lanes_join_row(room, most, r.lanes, packs_most());
-    A e = packs_exp(edge - most);
+    A e = M_(exp)(edge - most);
     edge = F::keep(edge - most, e);
     sum = r.edge >= 0 ? e : (A)0;
 #pragma unroll
@@ -157,7 +157,7 @@ template <int W, int N, typename F> TMPL_INLINE void softmax_of_held(const cuda_
 #pragma unroll
         for (int j = 0; j < W; j++) {
             A d = v[k][j] - most;
-            e = packs_exp(d);
+            e = M_(exp)(d);
             part += e;
             v[k][j] = F::keep(d, e);
         }
@@ -184,7 +184,7 @@ template <int W, typename F> TMPL_INLINE void softmax_of_long(const cuda_softmax
     A total = F::total(o.sum);
     auto result = [&](A v) {
         A d = v - o.most;
-        return STORE(F::finish(F::keep(d, packs_exp(d)), total));
+        return STORE(F::finish(F::keep(d, M_(exp)(d)), total));
     };
     if (r.edge >= 0) out[r.edge] = result(LOAD(x[r.edge]));
     const packs_of<W> *const in[] = {packs_in<W>(r, x)};

@@ -38,8 +38,7 @@ bool cuda_conv_lies(const tn_view *v, bool last);
 /* Memory in the call's scratch for what has v's sizes. */
 tn_status cuda_conv_lend(const tn_call *call, const tn_view *v, bool last,
                          cuda_conv_room *ret_room);
-tn_status cuda_conv_copy(const tn_call *call, const tn_view *to, const tn_view *from);
-/* v's elements in order: its own memory, or a copy in the call's scratch. */
+/* cuda_packed, of what goes into products. */
 tn_status cuda_conv_packed(const tn_call *call, const tn_view *v, void **ret_data);
 /* Threads of a block for planes of so many elements, a power of two; *ret_tiles blocks cover one. */
 uint32_t cuda_conv_threads(int64_t elements, uint32_t *ret_tiles);

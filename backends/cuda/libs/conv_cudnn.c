@@ -146,7 +146,7 @@ static tn_status run_in_order(const tn_call *call, cuda_device *d, cuda_conv_kin
     for (int i = 0; i < 3 && st == TN_OK; i++) {
         bool lies = cuda_conv_lies(views[i], last);
         if (!lies) st = cuda_conv_lend(call, views[i], last, &room[i]);
-        if (!lies && st == TN_OK && i != made) st = cuda_conv_copy(call, &room[i].view, views[i]);
+        if (!lies && st == TN_OK && i != made) st = cuda_copy_view(call, &room[i].view, views[i]);
         data[i] = lies ? views[i]->data : room[i].view.data;
     }
     if (st != TN_OK) return st;
@@ -158,7 +158,7 @@ static tn_status run_in_order(const tn_call *call, cuda_device *d, cuda_conv_kin
                                           .data = data,
                                           .operands = 3});
     if (st != TN_OK || cuda_conv_lies(views[made], last)) return st;
-    return cuda_conv_copy(call, views[made], &room[made].view);
+    return cuda_copy_view(call, views[made], &room[made].view);
 }
 
 tn_status cuda_conv_by_cudnn(const tn_call *call, cuda_conv_kind kind, const cuda_conv *c) {

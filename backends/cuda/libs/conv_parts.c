@@ -23,20 +23,10 @@ tn_status cuda_conv_lend(const tn_call *call, const tn_view *v, bool last,
     return room_scratch(call, v->numel, (size_t)tn_view_itemsize(v), &ret_room->view.data);
 }
 
-tn_status cuda_conv_copy(const tn_call *call, const tn_view *to, const tn_view *from) {
-    const tn_view *views[] = {to, from};
-    cuda_plan plan;
-    tn_status st = cuda_plan_views(views, 2, &plan);
-    return st == TN_OK ? cuda_copy_plan(call, tn_view_itemsize(to), &plan) : st;
-}
-
 tn_status cuda_conv_packed(const tn_call *call, const tn_view *v, void **ret_data) {
-    cuda_conv_room room;
-    *ret_data = v->data;
-    if (cuda_conv_lies(v, false)) return TN_OK;
-    tn_status st = cuda_conv_lend(call, v, false, &room);
-    if (st == TN_OK) st = cuda_conv_copy(call, &room.view, v);
-    *ret_data = room.view.data;
+    const void *data = NULL;
+    tn_status st = cuda_packed(call, v, &data);
+    *ret_data = (void *)(uintptr_t)data;
     return st;
 }
 

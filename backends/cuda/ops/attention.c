@@ -21,8 +21,6 @@ static cuda_float_kernels
                                CUDA_FLOAT_KERNELS(attention, attention_queries_256)},
     delta_kernels = CUDA_FLOAT_KERNELS(attention, attention_delta);
 
-static int64_t item_of_sums(const tn_call *call) { return call->dtype == TN_F64 ? 8 : 4; }
-
 static cuda_heads heads_of(const tn_view *v) {
     cuda_heads h = {.data = v->data};
     uintptr_t whole = 4 * (uintptr_t)tn_view_itemsize(v);
@@ -81,7 +79,7 @@ static tn_status forward(const tn_call *call, const void *args) {
     a.causal = in->is_causal != 0;
     a.scale = in->scale;
     return launch_tiles(call, forward_kernels[width], a.queries,
-                        ATTENTION_ROWS((64 << width) * item_of_sums(call)),
+                        ATTENTION_ROWS((64 << width) * cuda_sum_bytes(call)),
                         in->query->shape[0] * a.heads, &a);
 }
 
@@ -95,7 +93,7 @@ static tn_status backward(const tn_call *call, const void *args) {
     st = start(call, in->query, in->key, in->value, in->attn_mask, &a, &width);
     if (st != TN_OK) return st;
     int64_t images = in->query->shape[0];
-    int64_t tile = ATTENTION_ROWS((64 << width) * item_of_sums(call));
+    int64_t tile = ATTENTION_ROWS((64 << width) * cuda_sum_bytes(call));
     a.y = heads_of(in->y);
     a.grad = heads_of(in->grad);
     a.grad_q = heads_of(in->grad_query);
@@ -104,7 +102,7 @@ static tn_status backward(const tn_call *call, const void *args) {
     a.lse = in->lse->data;
     a.causal = in->is_causal != 0;
     a.scale = in->scale;
-    st = room_scratch(call, a.rows, (size_t)item_of_sums(call), &a.delta);
+    st = room_scratch(call, a.rows, (size_t)cuda_sum_bytes(call), &a.delta);
     if (st != TN_OK) return st;
     st = launch_tiles(call, delta_kernels, a.rows, CUDA_BLOCK / 32, 1, &a);
     if (st == TN_OK)

@@ -73,7 +73,7 @@ static tn_status run_packed(const tn_call *call, cuda_conv_kind kind, cuda_conv 
     if (st != TN_OK) return st;
     *made = &room.view;
     st = run_own(call, kind, c);
-    return st == TN_OK ? cuda_conv_copy(call, to, &room.view) : st;
+    return st == TN_OK ? cuda_copy_view(call, to, &room.view) : st;
 }
 
 static tn_status run(const tn_call *call, cuda_conv_kind kind, cuda_conv *c, const steps *by) {
@@ -108,8 +108,7 @@ static tn_status backward_weight(const tn_call *call, const void *args) {
     return run(call, CUDA_CONV_WEIGHT, &c, &by);
 }
 
-#define LAID_ROW(op, fn, dtype)                                                                    \
-    { #op, TN_SIG_##op, fn, NULL, dtype, 0, TN_K_CAPTURE_SAFE | TN_K_LAID, 0 }
+#define LAID_ROW(op, fn, dtype) CUDA_ROW(op, fn, dtype, TN_K_CAPTURE_SAFE | TN_K_LAID)
 #define LAID_ROWS(op, fn)                                                                          \
     LAID_ROW(op, fn, TN_F16), LAID_ROW(op, fn, TN_BF16), LAID_ROW(op, fn, TN_F32),                 \
         LAID_ROW(op, fn, TN_F64)

@@ -19,7 +19,6 @@ static int64_t at_least_one(int64_t x) { return x > 1 ? x : 1; }
 static int64_t item_of(const tn_call *call) {
     return call->dtype == TN_F64 ? 8 : call->dtype == TN_F32 ? 4 : 2;
 }
-static int64_t sum_item_of(const tn_call *call) { return call->dtype == TN_F64 ? 8 : 4; }
 static bool is_half(const tn_call *call) { return call->dtype == TN_F16 || call->dtype == TN_BF16; }
 
 static bool is_plain(const cuda_conv *c) {
@@ -55,7 +54,7 @@ static tn_status multiply(const tn_call *call, const cuda_conv *conv, const spre
                           const spread *b, const spread *c, const batch *by) {
     bool by_image = by->images >= by->groups;
     int64_t inner = by_image ? by->images : by->groups, outer = by_image ? by->groups : by->images;
-    int64_t item = item_of(call), to = by->widened ? sum_item_of(call) : item;
+    int64_t item = item_of(call), to = by->widened ? cuda_sum_bytes(call) : item;
     tn_status st = TN_OK;
     for (int64_t i = 0; i < outer && st == TN_OK; i++) {
         const cuda_matrix ma = pick(a, by, i, item), mb = pick(b, by, i, item),
@@ -128,14 +127,11 @@ static tn_status put_bias(const tn_call *call, const cuda_conv *c, const tn_view
         each[d] = d == 1 ? c->bias->strides[0] : 0;
     }
     tn_view to = *made, from = *c->bias;
-    const tn_view *views[] = {&to, &from};
-    cuda_plan plan;
     to.ndim = from.ndim = 3;
     to.shape = from.shape = shape;
     to.strides = planes;
     from.strides = each;
-    tn_status st = cuda_plan_views(views, 2, &plan);
-    return st == TN_OK ? cuda_copy_plan(call, item_of(call), &plan) : st;
+    return cuda_copy_view(call, &to, &from);
 }
 
 static tn_status forward_piece(const tn_call *call, const cuda_conv *c, const spread *w,
@@ -183,7 +179,7 @@ typedef struct slab {
 } slab;
 
 static tn_status start_slab(const tn_call *call, const cuda_conv *c, slab *ret_slab) {
-    int64_t channel = room_mul3(c->taps, c->places, sum_item_of(call)), all = c->groups * c->ci;
+    int64_t channel = room_mul3(c->taps, c->places, cuda_sum_bytes(call)), all = c->groups * c->ci;
     int64_t room = at_least_one(cuda_settings_conv_bytes() / channel); /* channels of an image */
     slab *s = ret_slab;
     *s = (slab){NULL, 0, least(room / all, c->images), 0, c->groups, 0, c->ci};
@@ -283,16 +279,13 @@ static tn_status collect(const tn_call *call, const cuda_conv *c, const piece *p
     int64_t shape[3] = {channels, p->images, p->places};
     int64_t to[3] = {columns, p->places, 1}, strides[3] = {c->places, channels * c->places, 1};
     tn_view target = *c->y, source = *c->y;
-    const tn_view *views[] = {&target, &source};
-    cuda_plan plan;
     target.ndim = source.ndim = 3;
     target.shape = source.shape = shape;
     target.strides = to;
     source.strides = strides;
     target.data = room;
     source.data = from;
-    tn_status st = cuda_plan_views(views, 2, &plan);
-    return st == TN_OK ? cuda_copy_plan(call, item, &plan) : st;
+    return cuda_copy_view(call, &target, &source);
 }
 
 /* The gradient so far, in `sum`; in the type that sums are computed in where it is `widened`. */
@@ -325,7 +318,7 @@ static tn_status start_gradient(const tn_call *call, const cuda_conv *c, const p
     tn_status st = cuda_conv_packed(call, c->y, &y);
     g->y = y;
     if (st == TN_OK && g->widened)
-        st = room_scratch(call, c->w->numel, (size_t)sum_item_of(call), &g->sum);
+        st = room_scratch(call, c->w->numel, (size_t)cuda_sum_bytes(call), &g->sum);
     if (st == TN_OK && most->images > 1)
         st = room_scratch(call, room, (size_t)item_of(call), &g->room);
     return st;

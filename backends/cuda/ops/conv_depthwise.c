@@ -46,42 +46,41 @@ static cuda_depthwise_args read_args(const cuda_conv *c) {
 }
 
 /* A block for every tile of every plane of what is made. */
-static tn_status make_planes(const tn_call *call, cuda_float_kernels kernels, bool square,
-                             const cuda_conv *c, int64_t planes, int64_t size) {
-    cuda_depthwise_args a = read_args(c);
+static tn_status make_planes(const tn_call *call, cuda_float_kernels *kernels, int windows,
+                             const cuda_conv *c, cuda_depthwise_args *a, int64_t planes,
+                             int64_t size) {
     void *bias = NULL;
-    tn_status st = cuda_conv_packed(call, c->w, &a.w);
+    tn_status st = cuda_conv_packed(call, c->w, &a->w);
     if (st == TN_OK && c->bias) st = cuda_conv_packed(call, c->bias, &bias);
     if (st != TN_OK) return st;
-    a.bias = bias;
-    uint32_t threads = cuda_conv_threads(size, &a.tiles);
-    a.turns = 1;
-    while (square && a.turns < MOST_TURNS && a.turns < a.tiles &&
-           planes * a.tiles / a.turns > MANY_BLOCKS)
-        a.turns *= 2;
-    a.tiles = (a.tiles + a.turns - 1) / a.turns;
-    return cuda_launch(call, cuda_float_kernel(call, kernels), planes * a.tiles, threads, &a);
+    a->bias = bias;
+    uint32_t threads = cuda_conv_threads(size, &a->tiles);
+    a->turns = 1;
+    while (windows != ANY && a->turns < MOST_TURNS && a->turns < a->tiles &&
+           planes * a->tiles / a->turns > MANY_BLOCKS)
+        a->turns *= 2;
+    a->tiles = (a->tiles + a->turns - 1) / a->turns;
+    return cuda_launch(call, cuda_float_kernel(call, kernels[windows]), planes * a->tiles, threads,
+                       a);
 }
 
 tn_status cuda_depthwise_forward(const tn_call *call, const cuda_conv *c) {
-    const cuda_depthwise_args a = read_args(c);
-    int windows = windows_of(&a);
-    return make_planes(call, forward_kernels[windows], windows != ANY, c,
-                       c->images * c->groups * c->co, c->places);
+    cuda_depthwise_args a = read_args(c);
+    return make_planes(call, forward_kernels, windows_of(&a), c, &a, c->images * c->groups * c->co,
+                       c->places);
 }
 
 tn_status cuda_depthwise_input(const tn_call *call, const cuda_conv *c) {
-    const cuda_depthwise_args a = read_args(c);
+    cuda_depthwise_args a = read_args(c);
     bool next = a.s.stride[1] == 1 && a.s.stride[2] == 1 && a.each == 1;
-    int windows = next ? windows_of(&a) : ANY;
-    return make_planes(call, input_kernels[windows], windows != ANY, c, c->images * c->groups,
-                       c->pixels);
+    return make_planes(call, input_kernels, next ? windows_of(&a) : ANY, c, &a,
+                       c->images * c->groups, c->pixels);
 }
 
 /* Two stages, whose cut depends on sizes alone. */
 tn_status cuda_depthwise_weight(const tn_call *call, const cuda_conv *c) {
     cuda_depthwise_args a = read_args(c);
-    int64_t elements = room_mul3(c->groups, c->co, c->taps), item = call->dtype == TN_F64 ? 8 : 4;
+    int64_t elements = room_mul3(c->groups, c->co, c->taps);
     int64_t parts = room_mul(c->images, c->places) / PART_PLACES;
     uint32_t tiles;
     if (parts > MOST_PARTS) parts = MOST_PARTS;
@@ -90,13 +89,13 @@ tn_status cuda_depthwise_weight(const tn_call *call, const cuda_conv *c) {
     a.span = (c->images + parts - 1) / parts;
     a.parts = (uint32_t)parts;
     a.w = c->w->data;
-    tn_status st = room_scratch(call, room_mul(parts, elements), (size_t)item, &a.partial);
+    tn_status st =
+        room_scratch(call, room_mul(parts, elements), (size_t)cuda_sum_bytes(call), &a.partial);
     if (st != TN_OK) return st;
     uint32_t threads = cuda_conv_threads(c->places, &tiles);
     int windows = windows_of(&a);
     int64_t blocks = windows == ANY ? elements * parts : c->groups * c->co * parts;
     st = cuda_launch(call, cuda_float_kernel(call, weight_kernels[windows]), blocks, threads, &a);
     if (st != TN_OK) return st;
-    return cuda_launch(call, cuda_float_kernel(call, finish_kernels),
-                       (elements + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, &a);
+    return cuda_launch_each(call, cuda_float_kernel(call, finish_kernels), elements, &a);
 }

@@ -13,41 +13,19 @@ static cuda_float_kernels poissons = CUDA_FLOAT_KERNELS(counts, counts_poisson),
                           binomials = CUDA_FLOAT_KERNELS(counts, counts_binomial),
                           gammas = CUDA_FLOAT_KERNELS(counts, counts_gamma);
 
-/* The elements of views[0] in the order of their indices; n - 1 others are broadcast to them. */
-static tn_status walk(const tn_view *const *views, int32_t n, cuda_plan *ret_plan) {
-    const tn_view *self = views[0];
-    int32_t bytes[3];
-    tn_status st = TN_OK;
-    cuda_plan_start(ret_plan);
-    for (int32_t k = 0; k < n; k++) {
-        bytes[k] = (int32_t)tn_view_itemsize(views[k]);
-        ret_plan->data[k] = views[k]->data;
-        if (tn_view_dtype(views[k]) != tn_view_dtype(self)) return TN_DECLINE;
-    }
-    for (int32_t d = self->ndim - 1; d >= 0 && st == TN_OK; d--) {
-        int64_t stride[3];
-        for (int32_t k = 0; k < n; k++) {
-            int32_t at = d - (self->ndim - views[k]->ndim);
-            bool moves = at >= 0 && (k == 0 || views[k]->shape[at] != 1);
-            stride[k] = moves ? views[k]->strides[at] * bytes[k] : 0;
-        }
-        st = cuda_plan_add(ret_plan, n, self->shape[d], stride);
-    }
-    if (st == TN_OK) cuda_plan_end(ret_plan, n, bytes);
-    return st;
-}
-
+/* n - 1 parameters are broadcast to views[0]. */
 static tn_status fill(const tn_call *call, cuda_float_kernels kernels, tn_generator *gen,
                       const tn_view *const *views, int32_t n) {
     cuda_counts_args a = {.op = (uint64_t)(uintptr_t)call->op->name};
     if (views[0]->numel == 0) return TN_OK;
-    tn_status st = walk(views, n, &a.plan);
+    for (int32_t k = 1; k < n; k++)
+        if (tn_view_dtype(views[k]) != tn_view_dtype(views[0])) return TN_DECLINE;
+    tn_status st = cuda_plan_views(views, n, &a.plan);
     if (st == TN_OK) st = cuda_fault_of(call, &a.fault);
     if (st == TN_OK)
         st = cuda_reserve_random(call, gen, rnd_blocks(a.plan.numel, 2), &a.draws, &a.launch);
-    if (st != TN_OK) return st;
-    int64_t blocks = (a.plan.numel + CUDA_BLOCK - 1) / CUDA_BLOCK;
-    return cuda_launch(call, cuda_float_kernel(call, kernels), blocks, CUDA_BLOCK, &a);
+    return st == TN_OK ? cuda_launch_each(call, cuda_float_kernel(call, kernels), a.plan.numel, &a)
+                       : st;
 }
 
 static tn_status poisson(const tn_call *call, const void *args) {

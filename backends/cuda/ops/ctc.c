@@ -31,13 +31,6 @@ static tn_status start(const tn_call *call, const tn_view *x, const tn_view *tar
     return st == TN_OK ? cuda_fault_of(call, &a->fault) : st;
 }
 
-/* Threads of a block that go along so many items: a power of two, and whole warps. */
-static uint32_t threads_of(int64_t items) {
-    uint32_t threads = 32;
-    while (threads < CUDA_BLOCK && threads < items) threads *= 2;
-    return threads;
-}
-
 static tn_status ctc_loss(const tn_call *call, const void *args) {
     const tn__ctc_loss_args *in = args;
     cuda_ctc_args a = {.blank = in->blank,
@@ -47,7 +40,8 @@ static tn_status ctc_loss(const tn_call *call, const void *args) {
     tn_status st =
         start(call, in->log_probs, in->targets, in->input_lengths, in->target_lengths, &a);
     if (st != TN_OK || a.batch == 0) return st;
-    return cuda_launch(call, cuda_float_kernel(call, forwards), a.batch, threads_of(a.width), &a);
+    return cuda_launch(call, cuda_float_kernel(call, forwards), a.batch,
+                       cuda_rows_threads(a.width, 1), &a);
 }
 
 static tn_status ctc_loss_backward(const tn_call *call, const void *args) {
@@ -73,18 +67,17 @@ static tn_status ctc_loss_backward(const tn_call *call, const void *args) {
     a.loss = (void *)(uintptr_t)p[1];
     a.alpha = (void *)(uintptr_t)p[2];
     a.start = begin;
-    st = cuda_launch(call, cuda_float_kernel(call, betas), a.batch, threads_of(a.width), &a);
+    st = cuda_launch(call, cuda_float_kernel(call, betas), a.batch, cuda_rows_threads(a.width, 1),
+                     &a);
     if (st != TN_OK) return st;
     return cuda_launch(call, cuda_float_kernel(call, backwards), a.steps * a.batch,
-                       threads_of(a.width > a.classes ? a.width : a.classes), &a);
+                       cuda_rows_threads(a.width > a.classes ? a.width : a.classes, 1), &a);
 }
 
-#define ROW(op, fn, dtype)                                                                         \
-    { #op, TN_SIG_##op, fn, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
-    ROW(_ctc_loss, ctc_loss, TN_F32),
-    ROW(_ctc_loss, ctc_loss, TN_F64),
-    ROW(_ctc_loss_backward, ctc_loss_backward, TN_F32),
-    ROW(_ctc_loss_backward, ctc_loss_backward, TN_F64),
+    CUDA_FLOAT_ROW(_ctc_loss, ctc_loss, TN_F32),
+    CUDA_FLOAT_ROW(_ctc_loss, ctc_loss, TN_F64),
+    CUDA_FLOAT_ROW(_ctc_loss_backward, ctc_loss_backward, TN_F32),
+    CUDA_FLOAT_ROW(_ctc_loss_backward, ctc_loss_backward, TN_F64),
 };
 const cuda_rows cuda_ctc_rows = CUDA_ROWS_OF(rows);

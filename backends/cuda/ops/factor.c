@@ -37,8 +37,7 @@ static cuda_kernel *kernel_of(const tn_call *call, factor_kernels kernels) {
 
 static tn_status each(const tn_call *call, factor_kernels kernels, int64_t n,
                       const cuda_factor_args *a) {
-    int64_t blocks = (n + CUDA_BLOCK - 1) / CUDA_BLOCK;
-    return n ? cuda_launch(call, kernel_of(call, kernels), blocks, CUDA_BLOCK, a) : TN_OK;
+    return cuda_launch_each(call, kernel_of(call, kernels), n, a);
 }
 
 /* Sizes of a matrix's last two dimensions, and how many there are; what a kernel reports goes to the
@@ -52,30 +51,6 @@ static tn_status start(const tn_call *call, const tn_view *v, cuda_factor_args *
     a->op = (uint64_t)(uintptr_t)call->op->name;
     if (a->rows > INT32_MAX || a->columns > INT32_MAX) return TN_DECLINE;
     return cuda_fault_of(call, &a->fault);
-}
-
-/* v's elements, packed, to memory that may be changed. */
-static tn_status copy_to(const tn_call *call, const tn_view *v, void *to) {
-    int64_t strides[TN_MAX_DIMS], step = 1;
-    tn_view packed = *v;
-    const tn_view *views[] = {&packed, v};
-    cuda_plan plan;
-    if (v->numel == 0) return TN_OK;
-    for (int32_t d = v->ndim - 1; d >= 0; d--) {
-        strides[d] = step;
-        step *= v->shape[d];
-    }
-    packed.strides = strides;
-    packed.data = to;
-    tn_status st = cuda_plan_views(views, 2, &plan);
-    return st == TN_OK ? cuda_copy_plan(call, tn_view_itemsize(v), &plan) : st;
-}
-
-/* Threads of a block for so many rows: a power of two, and whole warps. */
-static uint32_t threads_of(int64_t rows) {
-    uint32_t threads = 32;
-    while (threads < CUDA_BLOCK && threads < rows) threads *= 2;
-    return threads;
 }
 
 /* c -= x y, of all matrices. */
@@ -102,7 +77,8 @@ static tn_status factor(const tn_call *call, cuda_factor_args *a) {
         int64_t left = a->least - a->first;
         a->width = left < CUDA_FACTOR_WIDTH ? left : CUDA_FACTOR_WIDTH;
         int64_t next = a->first + a->width;
-        st = cuda_launch(call, kernel_of(call, panels), a->count, threads_of(m - a->first), a);
+        st = cuda_launch(call, kernel_of(call, panels), a->count,
+                         cuda_rows_threads(m - a->first, 1), a);
         if (st == TN_OK) st = each(call, columns_kernels, a->count * (n - a->width), a);
         if (st != TN_OK || next == m || next == n) continue;
         cuda_matrix left_side = {
@@ -126,7 +102,7 @@ static tn_status factor_copy(const tn_call *call, const tn_view *v, cuda_factor_
     if (st == TN_OK && !a->info) st = room_scratch(call, a->count, sizeof(int32_t), &info);
     a->pivots = pivots;
     if (!a->info) a->info = info;
-    if (st == TN_OK) st = copy_to(call, v, a->a);
+    if (st == TN_OK) st = cuda_pack(call, v, a->a);
     return st == TN_OK ? factor(call, a) : st;
 }
 
@@ -162,7 +138,7 @@ static tn_status lu_factor(const tn_call *call, const void *args) {
     cuda_factor_args a = {.a = in->LU->data, .pivots = in->pivots->data, .info = in->info->data};
     tn_status st = start(call, in->A, &a);
     if (st == TN_OK && in->A->numel == 0) return in->info->numel ? cuda_zero(call, in->info) : st;
-    if (st == TN_OK) st = copy_to(call, in->A, a.a);
+    if (st == TN_OK) st = cuda_pack(call, in->A, a.a);
     if (st == TN_OK) st = factor(call, &a);
     if (st != TN_OK || !in->check) return st;
     return check(call, &a, in->A->ndim > 2, "torch.linalg.lu_factor", "The diagonal element ",
@@ -183,14 +159,15 @@ static tn_status lu_permutation(const tn_call *call, const void *args) {
     tn_status st = cuda_packed(call, in->pivots, &pivots);
     if (st == TN_OK) st = cuda_fault_of(call, &a.fault);
     a.pivots = (void *)(uintptr_t)pivots;
-    return st == TN_OK ? cuda_launch(call, kernel, a.count, threads_of(a.rows), &a) : st;
+    return st == TN_OK ? cuda_launch(call, kernel, a.count, cuda_rows_threads(a.rows, 1), &a) : st;
 }
 
 static tn_status determinant(const tn_call *call, const tn_view *v, void *sign, void *log) {
     cuda_factor_args a = {.sign = sign, .log = log};
     tn_status st = factor_copy(call, v, &a);
     if (st != TN_OK || a.count == 0) return st;
-    return cuda_launch(call, kernel_of(call, determinants), a.count, threads_of(a.rows), &a);
+    return cuda_launch(call, kernel_of(call, determinants), a.count, cuda_rows_threads(a.rows, 1),
+                       &a);
 }
 
 static tn_status det(const tn_call *call, const void *args) {
@@ -233,7 +210,7 @@ static tn_status solve_triangular(const tn_call *call, const void *args) {
     if (in->out->numel == 0) return TN_OK;
     tn_status st = start(call, in->A, &a);
     if (st == TN_OK) st = cuda_packed(call, in->A, &m);
-    if (st == TN_OK) st = copy_to(call, in->B, in->out->data);
+    if (st == TN_OK) st = cuda_pack(call, in->B, in->out->data);
     a.a = (void *)(uintptr_t)m;
     return st == TN_OK ? solve_triangle(call, &a, in->upper != 0, in->unitriangular != 0) : st;
 }
@@ -244,7 +221,7 @@ static tn_status solve_factors(const tn_call *call, cuda_factor_args *a) {
     tn_status st = room_scratch(call, room_mul(a->count, a->rows), sizeof(int64_t), &order);
     a->order = order;
     if (st == TN_OK)
-        st = cuda_launch(call, kernel_of(call, orders), a->count, threads_of(a->rows), a);
+        st = cuda_launch(call, kernel_of(call, orders), a->count, cuda_rows_threads(a->rows, 1), a);
     if (st == TN_OK) st = each(call, gathers, a->count * a->rows * a->right, a);
     if (st == TN_OK) st = solve_triangle(call, a, false, true);
     return st == TN_OK ? solve_triangle(call, a, true, false) : st;
@@ -295,13 +272,15 @@ static tn_status cofactors(const tn_call *call, const void *args) {
     if (in->out->numel == 0) return TN_OK;
     tn_status st = factor_copy(call, in->A, &a);
     if (st == TN_OK)
-        st = cuda_launch(call, kernel_of(call, conditions), a.count, threads_of(a.rows), &a);
+        st = cuda_launch(call, kernel_of(call, conditions), a.count, cuda_rows_threads(a.rows, 1),
+                         &a);
     if (st == TN_OK) st = find_failed(call, &a, &at, &info);
     if (st != TN_OK || at < a.count) return st != TN_OK ? st : TN_DECLINE;
     st = room_scratch(call, in->out->numel, item, &a.b);
     if (st == TN_OK) st = room_scratch(call, a.count, item, &a.sign);
     if (st == TN_OK)
-        st = cuda_launch(call, kernel_of(call, determinants), a.count, threads_of(a.rows), &a);
+        st = cuda_launch(call, kernel_of(call, determinants), a.count, cuda_rows_threads(a.rows, 1),
+                         &a);
     if (st == TN_OK) st = solve_factors(call, &a);
     a.from = a.b;
     a.b = in->out->data;
@@ -332,7 +311,7 @@ static tn_status cholesky(const tn_call *call, const void *args) {
     void *room = NULL;
     tn_status st = start(call, in->A, &a);
     if (st == TN_OK && in->A->numel == 0) return in->info->numel ? cuda_zero(call, in->info) : st;
-    if (st == TN_OK) st = copy_to(call, in->A, a.a);
+    if (st == TN_OK) st = cuda_pack(call, in->A, a.a);
     if (st == TN_OK && complex && a.rows > CUDA_FACTOR_WIDTH)
         st = room_scratch(call, room_mul3(a.count, a.rows, CUDA_FACTOR_WIDTH),
                           (size_t)cuda_item_bytes(call->dtype), &a.b);
@@ -350,14 +329,12 @@ static tn_status cholesky(const tn_call *call, const void *args) {
                  " is not positive-definite).");
 }
 
-#define ROW(op, fn, dtype, flags)                                                                  \
-    { #op, TN_SIG_##op, fn, NULL, dtype, 0, flags, 0 }
 #define ROWS(op, fn, flags)                                                                        \
-    ROW(op, fn, TN_F32, flags), ROW(op, fn, TN_F64, flags), ROW(op, fn, TN_C64, flags),            \
-        ROW(op, fn, TN_C128, flags)
+    CUDA_ROW(op, fn, TN_F32, flags), CUDA_ROW(op, fn, TN_F64, flags),                              \
+        CUDA_ROW(op, fn, TN_C64, flags), CUDA_ROW(op, fn, TN_C128, flags)
 static const tn_kernel_row rows[] = {
     ROWS(_linalg_lu_factor, lu_factor, 0),
-    ROW(_lu_permutation, lu_permutation, TN_I32, TN_K_CAPTURE_SAFE),
+    CUDA_ROW(_lu_permutation, lu_permutation, TN_I32, TN_K_CAPTURE_SAFE),
     ROWS(det, det, TN_K_CAPTURE_SAFE),
     ROWS(slogdet, slogdet, TN_K_CAPTURE_SAFE),
     ROWS(_cofactors, cofactors, 0),

@@ -29,8 +29,7 @@ static bool is_double(const tn_call *call) {
 static tn_status launch(const tn_call *call, cuda_float_kernels kernels, int64_t threads,
                         const void *args) {
     cuda_kernel *k = &kernels[(is_double(call) ? TN_F64 : TN_F32) - TN_F16];
-    if (threads == 0) return TN_OK;
-    return cuda_launch(call, k, (threads + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, args);
+    return cuda_launch_each(call, k, threads, args);
 }
 
 static size_t number_bytes(const tn_call *call) { return is_double(call) ? 16 : 8; }
@@ -279,11 +278,9 @@ static tn_status fft_c2r(const tn_call *call, const void *args) {
     return along(call, &job, &half, in->out, dim, in->out->shape[dim]);
 }
 
-#define ROW(op, fn, dtype)                                                                         \
-    { #op, TN_SIG_##op, fn, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
-    ROW(_fft_c2c, fft_c2c, TN_C64), ROW(_fft_c2c, fft_c2c, TN_C128),
-    ROW(_fft_r2c, fft_r2c, TN_F32), ROW(_fft_r2c, fft_r2c, TN_F64),
-    ROW(_fft_c2r, fft_c2r, TN_C64), ROW(_fft_c2r, fft_c2r, TN_C128),
+    CUDA_FLOAT_ROW(_fft_c2c, fft_c2c, TN_C64), CUDA_FLOAT_ROW(_fft_c2c, fft_c2c, TN_C128),
+    CUDA_FLOAT_ROW(_fft_r2c, fft_r2c, TN_F32), CUDA_FLOAT_ROW(_fft_r2c, fft_r2c, TN_F64),
+    CUDA_FLOAT_ROW(_fft_c2r, fft_c2r, TN_C64), CUDA_FLOAT_ROW(_fft_c2r, fft_c2r, TN_C128),
 };
 const cuda_rows cuda_fft_rows = CUDA_ROWS_OF(rows);

@@ -39,6 +39,11 @@ static tn_status start(const tn_call *call, const int64_t *sizes, const tn_view 
     return st == TN_OK ? packed(call, along, &a->along) : st;
 }
 
+/* Groups of channels, of which a thread takes one. */
+static int64_t groups_of(const cuda_grid_args *a) {
+    return (a->channels + CUDA_GRID_CHANNELS - 1) / CUDA_GRID_CHANNELS;
+}
+
 static tn_status grid_sample(const tn_call *call, const void *args) {
     const tn__grid_sample_args *in = args;
     cuda_grid_args a = {.padding = (int32_t)in->padding, .corners = in->align_corners != 0};
@@ -46,33 +51,33 @@ static tn_status grid_sample(const tn_call *call, const void *args) {
     tn_status st = start(call, in->input->shape, in->grid, in->along, in->out, &a);
     if (st == TN_OK) st = packed(call, in->input, &a.image);
     if (st != TN_OK) return st;
-    int64_t groups = (a.channels + CUDA_GRID_CHANNELS - 1) / CUDA_GRID_CHANNELS;
-    a.numel = in->input->shape[0] * groups * a.points;
+    a.numel = in->input->shape[0] * groups_of(&a) * a.points;
     return cuda_launch_each(call, cuda_float_kernel(call, values_kernels[in->mode]), a.numel, &a);
+}
+
+/* How values, times `grad`, change as places move; and again as these move `along`, which may be NULL. */
+static tn_status move_places(const tn_call *call, const tn_view *input, const tn_view *grid,
+                             const tn_view *along, const tn_view *grad, const tn_view *out,
+                             int64_t mode, cuda_grid_args *a) {
+    if (out->numel == 0) return TN_OK;
+    tn_status st = start(call, input->shape, grid, along, out, a);
+    if (st == TN_OK) st = packed(call, grad, &a->grad);
+    if (st == TN_OK) st = packed(call, input, &a->image);
+    a->numel = grid->shape[0] * a->points;
+    if (st != TN_OK) return st;
+    return cuda_launch_each(call, cuda_float_kernel(call, moves_kernels[mode]), a->numel, a);
 }
 
 static tn_status grid_sample_grid(const tn_call *call, const void *args) {
     const tn__grid_sample_grid_args *in = args;
     cuda_grid_args a = {.padding = (int32_t)in->padding, .corners = in->align_corners != 0};
-    if (in->out->numel == 0) return TN_OK;
-    tn_status st = start(call, in->input->shape, in->grid, NULL, in->out, &a);
-    if (st == TN_OK) st = packed(call, in->grad, &a.grad);
-    if (st == TN_OK) st = packed(call, in->input, &a.image);
-    a.numel = in->grid->shape[0] * a.points;
-    if (st != TN_OK) return st;
-    return cuda_launch_each(call, cuda_float_kernel(call, moves_kernels[in->mode]), a.numel, &a);
+    return move_places(call, in->input, in->grid, NULL, in->grad, in->out, in->mode, &a);
 }
 
 static tn_status grid_sample_curve(const tn_call *call, const void *args) {
     const tn__grid_sample_curve_args *in = args;
     cuda_grid_args a = {.padding = (int32_t)in->padding, .corners = in->align_corners != 0};
-    if (in->out->numel == 0) return TN_OK;
-    tn_status st = start(call, in->input->shape, in->grid, in->along, in->out, &a);
-    if (st == TN_OK) st = packed(call, in->grad, &a.grad);
-    if (st == TN_OK) st = packed(call, in->input, &a.image);
-    a.numel = in->grid->shape[0] * a.points;
-    if (st != TN_OK) return st;
-    return cuda_launch_each(call, cuda_float_kernel(call, moves_kernels[in->mode]), a.numel, &a);
+    return move_places(call, in->input, in->grid, in->along, in->grad, in->out, in->mode, &a);
 }
 
 /* ---- The gradient of the image ------------------------------------------------------------------*/
@@ -87,7 +92,7 @@ static int64_t products_of(const cuda_grid_args *a, int64_t mode) {
 
 static tn_status make_tables(const tn_call *call, cuda_grid_args *a, int64_t taps) {
     void *at = NULL, *sorted = NULL, *position = NULL;
-    size_t item = call->dtype == TN_F64 ? sizeof(double) : sizeof(float);
+    size_t item = (size_t)cuda_sum_bytes(call);
     tn_status st = room_scratch(call, taps, sizeof(int64_t), &at);
     if (st == TN_OK) st = room_scratch(call, taps, sizeof(int64_t), &sorted);
     if (st == TN_OK) st = room_scratch(call, taps, sizeof(int64_t), &position);
@@ -100,7 +105,6 @@ static tn_status make_tables(const tn_call *call, cuda_grid_args *a, int64_t tap
 
 /* Images first .. first + n - 1. */
 static tn_status join(const tn_call *call, cuda_grid_args *a, int64_t mode, int64_t n) {
-    int64_t groups = (a->channels + CUDA_GRID_CHANNELS - 1) / CUDA_GRID_CHANNELS;
     a->numel = n * a->points;
     a->taps = a->numel * products_of(a, mode);
     a->outside = n * a->plane;
@@ -110,7 +114,7 @@ static tn_status join(const tn_call *call, cuda_grid_args *a, int64_t mode, int6
     tn_status st = cuda_launch_each(call, find, a->numel, a);
     if (st == TN_OK) st = cuda_sort(call, &keys, a->sorted, a->position);
     if (st != TN_OK) return st;
-    return cuda_launch_each(call, cuda_float_kernel(call, join_kernels), a->taps * groups, a);
+    return cuda_launch_each(call, cuda_float_kernel(call, join_kernels), a->taps * groups_of(a), a);
 }
 
 static tn_status grid_sample_input(const tn_call *call, const void *args) {

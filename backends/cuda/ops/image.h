@@ -24,11 +24,4 @@ static inline void cuda_plane_size(const tn_view *v, int64_t ret_size[2]) {
     ret_size[1] = v->shape[v->ndim - 1];
 }
 
-/* A thread for each of n elements. */
-static inline tn_status cuda_launch_each(const tn_call *call, cuda_kernel *k, int64_t n,
-                                         const void *args) {
-    if (n == 0) return TN_OK;
-    return cuda_launch(call, k, (n + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, args);
-}
-
 #endif

@@ -195,9 +195,8 @@ static tn_status join_in_order(const tn_call *call, const cuda_index_job *j,
     if (st == TN_OK) st = make_offsets(call, j, a.n, &offsets);
     if (st == TN_OK) st = sort_offsets(call, offsets, a.n, &a);
     if (st != TN_OK) return st;
-    int64_t threads = a.n * a.inner.numel;
     cuda_kernel *kernel = packs ? &sums[dtype] : &combines[dtype];
-    return cuda_launch(call, kernel, (threads + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, &a);
+    return cuda_launch_each(call, kernel, a.n * a.inner.numel, &a);
 }
 
 tn_status cuda_index_put(const tn_call *call, const cuda_index_job *j,

@@ -72,8 +72,7 @@ static tn_status run(const tn_call *call, cuda_float_kernels kernels, int32_t wi
 static tn_status run_backward(const tn_call *call, cuda_float_kernels kernels, cuda_loss_args *a) {
     enum { PER_THREAD = 8 };
     a->groups = (a->classes + PER_THREAD - 1) / PER_THREAD;
-    return cuda_launch(call, cuda_float_kernel(call, kernels),
-                       (a->rows * a->groups + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, a);
+    return cuda_launch_each(call, cuda_float_kernel(call, kernels), a->rows * a->groups, a);
 }
 
 /* The gradient's operands; *ret_any: whether it has elements. */

@@ -8,7 +8,6 @@
 #include "kernels/args/args_norm.h"
 
 /* Bytes of a number of the type computed in. */
-static uint64_t wide_item(const tn_call *call) { return call->dtype == TN_F64 ? 8 : 4; }
 
 enum {
     COLUMNS = 32,       /* most columns, or vectors of them, of a block */
@@ -112,7 +111,7 @@ static tn_status launch_channels(const tn_call *call, batch_kernels *kernels,
 /* Room for `numbers` numbers of every part of every channel. */
 static tn_status make_partial(const tn_call *call, cuda_batch_norm_args *a, uint64_t numbers) {
     int64_t n = room_mul3((int64_t)numbers, a->channels, a->parts);
-    return room_scratch(call, n, wide_item(call), &a->partial);
+    return room_scratch(call, n, (size_t)cuda_sum_bytes(call), &a->partial);
 }
 
 /* ---- Channels side by side: kernels/norm_last.cu -----------------------------------------------*/
@@ -169,12 +168,11 @@ static tn_status launch_last(const tn_call *call, cuda_float_kernels kernels,
 /* What all pixels of a channel come to: `numbers` numbers of each part, which a second launch joins. */
 static tn_status sum_last(const tn_call *call, cuda_float_kernels parts, cuda_float_kernels joined,
                           uint64_t numbers, cuda_batch_norm_args *a) {
-    enum { JOINED = 8 }; /* channels of a block */
     tn_status st = a->parts > 1 ? make_partial(call, a, numbers) : TN_OK;
     if (st == TN_OK) st = launch_last(call, parts, a);
     if (st != TN_OK || a->parts == 1) return st;
-    return cuda_launch(call, cuda_float_kernel(call, joined), (a->channels + JOINED - 1) / JOINED,
-                       CUDA_BLOCK, a);
+    int64_t blocks = (a->channels + NORM_LAST_JOINED - 1) / NORM_LAST_JOINED;
+    return cuda_launch(call, cuda_float_kernel(call, joined), blocks, CUDA_BLOCK, a);
 }
 
 static tn_status run_last_forward(const tn_call *call, cuda_batch_norm_args *a) {
@@ -184,7 +182,7 @@ static tn_status run_last_forward(const tn_call *call, cuda_batch_norm_args *a) 
 }
 
 static tn_status run_last_backward(const tn_call *call, cuda_batch_norm_args *a) {
-    tn_status st = room_scratch(call, a->channels, 2 * wide_item(call), &a->sums);
+    tn_status st = room_scratch(call, a->channels, 2 * (size_t)cuda_sum_bytes(call), &a->sums);
     if (st == TN_OK) st = sum_last(call, last_products, last_products_joined, 2, a);
     return st == TN_OK && a->y ? launch_last(call, last_backward, a) : st;
 }
@@ -218,8 +216,7 @@ static tn_status update_running(const tn_call *call, const tn_native_batch_norm_
                               .momentum = in->momentum,
                               .eps = in->eps};
     if (!a.running_mean && !a.running_var) return TN_OK;
-    return cuda_launch(call, cuda_float_kernel(call, batch_running_kernels),
-                       (a.channels + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, &a);
+    return cuda_launch_each(call, cuda_float_kernel(call, batch_running_kernels), a.channels, &a);
 }
 
 static tn_status batch_norm(const tn_call *call, const void *args) {
@@ -294,7 +291,7 @@ static cuda_layer_norm_args read_rows(const tn_view *x, const tn_view *rstd, tn_
 
 /* Elements of a row that its threads hold: as many as a thread holds, times `lanes`. */
 static int64_t held_by(const tn_call *call, int64_t lanes) {
-    return lanes * NORM_ROW_BYTES / (int64_t)wide_item(call);
+    return lanes * NORM_ROW_BYTES / cuda_sum_bytes(call);
 }
 
 static bool are_held(const tn_call *call, const cuda_layer_norm_args *a) {
@@ -390,7 +387,9 @@ static tn_status layer_norm_columns(const tn_call *call, cuda_layer_norm_args *a
     a->span = (a->rows + parts - 1) / parts;
     a->parts = (int32_t)parts;
     a->whole = !vectors || (is_aligned(a->x) && is_aligned(a->grad));
-    if (parts > 1) st = room_scratch(call, room_mul(parts, a->n), 2 * wide_item(call), &a->partial);
+    if (parts > 1)
+        st = room_scratch(call, room_mul(parts, a->n), 2 * (size_t)cuda_sum_bytes(call),
+                          &a->partial);
     cuda_kernel *kernel = vectors ? cuda_float_kernel(call, layer_columns_kernels)
                                   : cuda_float_kernel(call, layer_odd_columns_kernels);
     if (st == TN_OK) st = cuda_launch(call, kernel, blocks * parts, CUDA_BLOCK, a);

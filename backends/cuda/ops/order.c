@@ -74,10 +74,9 @@ static tn_status sort_tiles(const tn_call *call, cuda_order_args *a, int64_t kee
 
 static tn_status merge_runs(const tn_call *call, cuda_order_args *a) {
     int64_t each = (a->count + CUDA_MERGE_EACH - 1) / CUDA_MERGE_EACH;
-    int64_t blocks = (a->rows * each + CUDA_BLOCK - 1) / CUDA_BLOCK;
     tn_status st = TN_OK;
     for (a->run = CUDA_TILE; a->run < a->count && st == TN_OK; a->run *= 2) {
-        st = cuda_launch(call, &merges[a->dtype], blocks, CUDA_BLOCK, a);
+        st = cuda_launch_each(call, &merges[a->dtype], a->rows * each, a);
         swap_items(a);
     }
     return st;
@@ -91,8 +90,7 @@ static tn_status sort_long(const tn_call *call, cuda_order_args *a) {
     if (st != TN_OK) return st;
     if (a->what != CUDA_ORDER_FIRST)
         return cuda_launch(call, &chooses[a->dtype], a->rows, CUDA_BLOCK, a);
-    int64_t blocks = (a->rows * a->k + CUDA_BLOCK - 1) / CUDA_BLOCK;
-    return cuda_launch(call, &finishes[a->dtype], blocks, CUDA_BLOCK, a);
+    return cuda_launch_each(call, &finishes[a->dtype], a->rows * a->k, a);
 }
 
 /* Sorting by digits takes three launches for each byte of a key, which move as much as two merges. */
@@ -119,12 +117,11 @@ static tn_status sort_digits(const tn_call *call, cuda_order_args *a, int64_t it
     tn_status st = take_counts(call, a, item);
     int64_t lines = a->rows * CUDA_DIGITS;
     int64_t threads = a->tiles <= CUDA_SHORT_LINE ? lines : 32 * lines;
-    int64_t blocks = (threads + CUDA_BLOCK - 1) / CUDA_BLOCK;
     for (int32_t bits = (int32_t)item * 8; a->shift < bits && st == TN_OK;
          a->shift += CUDA_DIGIT_BITS) {
         a->finishes = a->shift + CUDA_DIGIT_BITS == bits && a->what == CUDA_ORDER_FIRST;
         st = cuda_launch(call, &counts[a->dtype], a->rows * a->tiles, CUDA_BLOCK, a);
-        if (st == TN_OK) st = cuda_launch(call, &sums[a->dtype], blocks, CUDA_BLOCK, a);
+        if (st == TN_OK) st = cuda_launch_each(call, &sums[a->dtype], threads, a);
         if (st == TN_OK)
             st = cuda_launch(call, &scatters[a->dtype], a->rows * a->tiles, CUDA_BLOCK, a);
         swap_items(a);
@@ -272,18 +269,18 @@ static tn_status _searchsorted(const tn_call *call, const void *args) {
                           .right = in->right != 0};
     if (x->numel == 0) return TN_OK;
     if (!tn_view_is_contiguous(sequence) || !tn_view_is_contiguous(x)) return TN_DECLINE;
-    int64_t blocks = (a.n + CUDA_BLOCK - 1) / CUDA_BLOCK;
-    return cuda_launch(call, &searches[call->dtype], blocks, CUDA_BLOCK, &a);
+    return cuda_launch_each(call, &searches[call->dtype], a.n, &a);
 }
 
-#define ROW(op, dtype)                                                                             \
-    { #op, TN_SIG_##op, op, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
-#define NUMBER_ROWS(op)                                                                            \
-    ROW(op, TN_U8), ROW(op, TN_I8), ROW(op, TN_I16), ROW(op, TN_I32), ROW(op, TN_I64),             \
-        ROW(op, TN_F16), ROW(op, TN_BF16), ROW(op, TN_F32), ROW(op, TN_F64)
 static const tn_kernel_row rows[] = {
-    ROW(sort, TN_BOOL),         NUMBER_ROWS(sort),       ROW(mode, TN_BOOL),
-    NUMBER_ROWS(mode),          NUMBER_ROWS(topk),       NUMBER_ROWS(kthvalue),
-    NUMBER_ROWS(_searchsorted), NUMBER_ROWS(median_dim), NUMBER_ROWS(nanmedian_dim),
+    CUDA_FLOAT_ROW(sort, sort, TN_BOOL),
+    CUDA_NUMBER_ROWS(sort, sort),
+    CUDA_FLOAT_ROW(mode, mode, TN_BOOL),
+    CUDA_NUMBER_ROWS(mode, mode),
+    CUDA_NUMBER_ROWS(topk, topk),
+    CUDA_NUMBER_ROWS(kthvalue, kthvalue),
+    CUDA_NUMBER_ROWS(_searchsorted, _searchsorted),
+    CUDA_NUMBER_ROWS(median_dim, median_dim),
+    CUDA_NUMBER_ROWS(nanmedian_dim, nanmedian_dim),
 };
 const cuda_rows cuda_order_rows = CUDA_ROWS_OF(rows);

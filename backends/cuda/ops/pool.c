@@ -100,7 +100,7 @@ static tn_status max_pool_backward(const tn_call *call, const void *args) {
     if (!cuda_planes_of(in->indices, &a.places)) return TN_DECLINE;
     a.packed_places = tn_view_is_contiguous(in->indices);
     a.packed_x = tn_view_is_contiguous(in->grad);
-    set_tiles(&a, call->dtype == TN_F64 ? 8 : 4);
+    set_tiles(&a, cuda_sum_bytes(call));
     if (a.tiles > 1 && a.chunks > 0) {
         st = room_scratch(call, a.chunks, sizeof(cuda_pool_range), &ranges);
         if (st != TN_OK) return st;

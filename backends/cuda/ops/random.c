@@ -65,10 +65,6 @@ tn_status cuda_reserve_random(const tn_call *call, tn_generator *gen, uint64_t b
     return rng.kind == TN_RNG_PHILOX ? TN_OK : TN_DECLINE;
 }
 
-static tn_status launch(const tn_call *call, cuda_kernel *k, int64_t blocks, const void *args) {
-    return cuda_launch(call, k, (blocks + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, args);
-}
-
 /* So many blocks of words occupy a GPU; of more, each thread draws some. */
 enum { MANY = 1 << 20, EACH = 4 };
 
@@ -85,7 +81,7 @@ static tn_status fill(const tn_call *call, cuda_kernel *kernel, tn_generator *ge
         st = cuda_reserve_random(call, gen, (uint64_t)a->blocks, &a->draws, &a->launch);
     if (st != TN_OK) return st;
     int64_t each = a->blocks < MANY ? 1 : EACH;
-    return launch(call, kernel, (a->blocks + each - 1) / each, a);
+    return cuda_launch_each(call, kernel, (a->blocks + each - 1) / each, a);
 }
 
 static cuda_kernel *pick(cuda_float_kernels kernels, const tn_view *self) {
@@ -270,34 +266,26 @@ static tn_status dropout(const tn_call *call, const void *args) {
     if (!(x->word & TN_W_DENSE) || !alike(x, in->output) || !alike(x, in->mask)) return TN_DECLINE;
     tn_status st =
         cuda_reserve_random(call, in->generator, (uint64_t)a.blocks, &a.draws, &a.launch);
-    return st == TN_OK ? launch(call, cuda_float_kernel(call, dropouts), a.blocks, &a) : st;
+    return st == TN_OK ? cuda_launch_each(call, cuda_float_kernel(call, dropouts), a.blocks, &a)
+                       : st;
 }
 
 /* ---- Rows --------------------------------------------------------------------------------------*/
 
-#define ROW(op, fn, dtype)                                                                         \
-    { #op, TN_SIG_##op, fn, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
-#define FLOAT_ROWS(op, fn)                                                                         \
-    ROW(op, fn, TN_F16), ROW(op, fn, TN_BF16), ROW(op, fn, TN_F32), ROW(op, fn, TN_F64)
-#define COMPLEX_ROWS(op, fn) ROW(op, fn, TN_C64), ROW(op, fn, TN_C128)
-#define NUMBER_ROWS(op, fn)                                                                        \
-    ROW(op, fn, TN_U8), ROW(op, fn, TN_I8), ROW(op, fn, TN_I16), ROW(op, fn, TN_I32),              \
-        ROW(op, fn, TN_I64), FLOAT_ROWS(op, fn)
-#define REAL_ROWS(op, fn) ROW(op, fn, TN_BOOL), NUMBER_ROWS(op, fn)
 static const tn_kernel_row rows[] = {
-    FLOAT_ROWS(uniform_, uniform),
-    COMPLEX_ROWS(uniform_, uniform),
-    FLOAT_ROWS(normal_, normal),
-    COMPLEX_ROWS(normal_, normal),
-    FLOAT_ROWS(exponential_, exponential),
-    FLOAT_ROWS(cauchy_, cauchy),
-    FLOAT_ROWS(log_normal_, log_normal),
-    NUMBER_ROWS(geometric_, geometric),
-    REAL_ROWS(random__from, random_from),
-    REAL_ROWS(random__to, random_to),
-    REAL_ROWS(random_, random_any),
-    REAL_ROWS(bernoulli_, bernoulli),
-    REAL_ROWS(bernoulli__tensor, bernoulli_each),
-    FLOAT_ROWS(_dropout, dropout),
+    CUDA_FLOAT_ROWS(uniform_, uniform),
+    CUDA_COMPLEX_ROWS(uniform_, uniform),
+    CUDA_FLOAT_ROWS(normal_, normal),
+    CUDA_COMPLEX_ROWS(normal_, normal),
+    CUDA_FLOAT_ROWS(exponential_, exponential),
+    CUDA_FLOAT_ROWS(cauchy_, cauchy),
+    CUDA_FLOAT_ROWS(log_normal_, log_normal),
+    CUDA_NUMBER_ROWS(geometric_, geometric),
+    CUDA_REAL_ROWS(random__from, random_from),
+    CUDA_REAL_ROWS(random__to, random_to),
+    CUDA_REAL_ROWS(random_, random_any),
+    CUDA_REAL_ROWS(bernoulli_, bernoulli),
+    CUDA_REAL_ROWS(bernoulli__tensor, bernoulli_each),
+    CUDA_FLOAT_ROWS(_dropout, dropout),
 };
 const cuda_rows cuda_random_rows = CUDA_ROWS_OF(rows);

@@ -21,8 +21,7 @@ static tn_status run(const tn_call *call, cuda_float_kernels kernels, const tn_v
     for (int32_t k = 0; k < inputs; k++) a.in[k] = in[k] ? in[k]->data : NULL;
     for (int32_t k = 0; k < outputs; k++) a.out[k] = out[k]->data;
     a.narrow = a.numel <= INT32_MAX;
-    return cuda_launch(call, cuda_float_kernel(call, kernels),
-                       (a.numel + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, &a);
+    return cuda_launch_each(call, cuda_float_kernel(call, kernels), a.numel, &a);
 }
 
 static tn_status lstm_step(const tn_call *call, const void *args) {

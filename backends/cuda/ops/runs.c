@@ -40,8 +40,7 @@ static tn_status unique_consecutive(const tn_call *call, const void *args) {
     if (st != TN_OK || a.n == 0) return st;
     a.out = in->output->data;
     a.counts = in->counts->data;
-    int64_t blocks = (a.runs + CUDA_BLOCK - 1) / CUDA_BLOCK;
-    return cuda_launch(call, &writes[call->dtype], blocks, CUDA_BLOCK, &a);
+    return cuda_launch_each(call, &writes[call->dtype], a.runs, &a);
 }
 
 #define ROW(dtype)                                                                                 \

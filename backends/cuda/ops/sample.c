@@ -24,8 +24,7 @@ static tn_status randperm(const tn_call *call, const void *args) {
     a.holder = holder;
     if (st == TN_OK)
         st = cuda_reserve_random(call, in->generator, rnd_blocks(a.n, 2), &a.draws, &a.launch);
-    int64_t blocks = (a.n + CUDA_BLOCK - 1) / CUDA_BLOCK;
-    if (st == TN_OK) st = cuda_launch(call, &permute_start, blocks, CUDA_BLOCK, &a);
+    if (st == TN_OK) st = cuda_launch_each(call, &permute_start, a.n, &a);
     return st == TN_OK ? cuda_launch(call, &permute_run, 1, CUDA_BLOCK, &a) : st;
 }
 
@@ -38,12 +37,11 @@ static cuda_float_kernels scores = CUDA_FLOAT_KERNELS(sample, sample_scores),
 /* With replacement: numbers fall between running sums. */
 static tn_status search(const tn_call *call, cuda_sample_args *a) {
     void *room = NULL;
-    int64_t blocks = (a->rows * a->k + CUDA_BLOCK - 1) / CUDA_BLOCK;
     tn_status st = room_scratch(call, room_mul(a->rows, a->columns), sizeof *a->sums, &room);
     a->sums = room;
     if (st == TN_OK) st = cuda_launch(call, cuda_float_kernel(call, sums), a->rows, CUDA_BLOCK, a);
     if (st != TN_OK) return st;
-    return cuda_launch(call, cuda_float_kernel(call, finds), blocks, CUDA_BLOCK, a);
+    return cuda_launch_each(call, cuda_float_kernel(call, finds), a->rows * a->k, a);
 }
 
 /* Without: the columns with the largest scores. */
@@ -77,13 +75,8 @@ static tn_status multinomial(const tn_call *call, const void *args) {
     return replaces ? search(call, &a) : pick_largest(call, &a, tn_view_itemsize(v));
 }
 
-#define ROW(op, dtype)                                                                             \
-    { #op, TN_SIG_##op, op, NULL, dtype, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
-    {"_randperm_", TN_SIG__randperm_, randperm, NULL, TN_I64, 0, TN_K_CAPTURE_SAFE, 0},
-    ROW(multinomial, TN_F16),
-    ROW(multinomial, TN_BF16),
-    ROW(multinomial, TN_F32),
-    ROW(multinomial, TN_F64),
+    CUDA_FLOAT_ROW(_randperm_, randperm, TN_I64),
+    CUDA_FLOAT_ROWS(multinomial, multinomial),
 };
 const cuda_rows cuda_sample_rows = CUDA_ROWS_OF(rows);

@@ -44,6 +44,13 @@ static scan_kernels sums = SCAN_KERNELS(cumsum), products = SCAN_KERNELS(cumprod
                     logsumexps = SCAN_KERNELS(logcumsumexp), maxima = SCAN_KERNELS(cummax),
                     minima = SCAN_KERNELS(cummin);
 
+/* The bits of where an operand's rows begin, along dimensions from `first` on. */
+static uint64_t begins_of(const cuda_rows_args *rows, int k, int32_t first) {
+    uint64_t bits = (uint64_t)(uintptr_t)rows->data[k];
+    for (int32_t d = first; d < rows->dims; d++) bits |= (uint64_t)rows->stride[d][k];
+    return bits;
+}
+
 /* Many rows of packs of 16 bytes have some neighbouring threads each, at most a warp. */
 static bool is_packed(const tn_call *call, const cuda_rows_args *rows, int32_t *ret_lanes) {
     enum { PACK = 16, MANY_THREADS = 1 << 16 };
@@ -51,8 +58,7 @@ static bool is_packed(const tn_call *call, const cuda_rows_args *rows, int32_t *
     uint64_t begins = (uint64_t)(rows->n * item);
     if (call->dtype > TN_F64) return false;
     for (int k = 0; k < 2; k++) {
-        begins |= (uint64_t)(uintptr_t)rows->data[k];
-        for (int32_t d = 0; d < rows->dims; d++) begins |= (uint64_t)rows->stride[d][k];
+        begins |= begins_of(rows, k, 0);
         if (rows->step[k] != item) return false;
     }
     *ret_lanes = 1;
@@ -69,8 +75,7 @@ static tn_status scan(const tn_call *call, scan_kernels *kernels, const tn_view 
     tn_status st = cuda_rows_read(views, n, dim, &a.rows);
     if (st != TN_OK) return st;
     if (n == 2 && is_packed(call, &a.rows, &a.lanes))
-        return cuda_launch(call, &kernels->packed[call->dtype],
-                           (a.rows.rows * a.lanes + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK, &a);
+        return cuda_launch_each(call, &kernels->packed[call->dtype], a.rows.rows * a.lanes, &a);
     uint32_t threads = cuda_rows_threads(a.rows.n, a.rows.width);
     cut(&a.rows, threads, &a.parts, &a.span);
     int64_t blocks = blocks_of(&a.rows, a.parts);
@@ -146,8 +151,7 @@ static int64_t cut_packed(const tn_call *call, cuda_extreme_args *a) {
 
 /* Whether groups of rows that lie side by side may be moved at once. */
 static bool are_whole(const cuda_rows_args *rows, int64_t group, int64_t bytes) {
-    uint64_t all = (uintptr_t)rows->data[0] | (uint64_t)rows->step[0];
-    for (int32_t d = 1; d < rows->dims; d++) all |= (uint64_t)rows->stride[d][0];
+    uint64_t all = begins_of(rows, 0, 1) | (uint64_t)rows->step[0];
     return rows->size[0] % group == 0 && all % (uint64_t)bytes == 0;
 }
 

@@ -203,9 +203,7 @@ static tn_status fill_sequence(const tn_call *call, cuda_kernel *kernels, const 
     cuda_range_args r = {v->data, v->numel, v->ndim ? v->strides[0] : 0, start, step};
     int32_t dtype = tn_view_dtype(v);
     if (dtype == TN_BOOL || dtype > TN_F64 || v->ndim > 1) return TN_DECLINE;
-    if (v->numel == 0) return TN_OK;
-    return cuda_launch(call, &kernels[dtype], (v->numel + CUDA_BLOCK - 1) / CUDA_BLOCK, CUDA_BLOCK,
-                       &r);
+    return cuda_launch_each(call, &kernels[dtype], v->numel, &r);
 }
 
 static tn_status arange(const tn_call *call, const void *args) {
@@ -222,8 +220,7 @@ static tn_status linspace(const tn_call *call, const void *args) {
                          (cuda_number){.d = a->end.re});
 }
 
-#define ROW(op, fn, flags)                                                                         \
-    { #op, TN_SIG_##op, fn, NULL, TN_DTYPE_ANY, 0, flags, 0 }
+#define ROW(op, fn, flags) CUDA_ROW(op, fn, TN_DTYPE_ANY, flags)
 static const tn_kernel_row rows[] = {
     ROW(gather, gather, TN_K_CAPTURE_SAFE),
     ROW(index_select, index_select, TN_K_CAPTURE_SAFE),

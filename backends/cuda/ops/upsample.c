@@ -57,7 +57,7 @@ static tn_status run_backward(const tn_call *call, const tn_view *x, const tn_vi
     tn_status st = start(x, y, r, &a);
     if (st != TN_OK || a.numel == 0) return st;
     int64_t weights = a.large[0] + a.large[1], elements = a.small[0] + a.small[1];
-    st = room_scratch(call, weights, call->dtype == TN_F64 ? 8 : 4, &a.weights);
+    st = room_scratch(call, weights, (size_t)cuda_sum_bytes(call), &a.weights);
     if (st == TN_OK) st = room_scratch(call, elements, sizeof(cuda_upsample_span), &spans);
     if (st != TN_OK) return st;
     a.spans = spans;

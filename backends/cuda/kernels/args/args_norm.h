@@ -4,7 +4,10 @@
 
 #include <stdint.h>
 
-enum { NORM_ROW_BYTES = 128 }; /* numbers of a row that a thread holds in registers */
+enum {
+    NORM_ROW_BYTES = 128, /* numbers of a row that a thread holds in registers */
+    NORM_LAST_JOINED = 8  /* channels whose parts a block joins, norm_last.cu */
+};
 
 /* layer_norm, or rms_norm where there is no mean, of packed rows of n elements, `lanes` threads each: 1 << shift.
  * Gradients of weight and bias are sums of `parts` parts, `span` rows each, that lie in `partial` as
