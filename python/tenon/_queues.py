@@ -14,10 +14,13 @@ import os
 import socket
 import struct
 import time
+from functools import partial
 from io import BytesIO
 from multiprocessing import connection, context, queues, reduction
 from queue import Empty
 from typing import Any
+
+from tenon._places import TICKET, Places
 
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue"]
 
@@ -54,16 +57,20 @@ class Packets(connection.Connection):
         self._socket.close()
 
     def _send_bytes(self, buf: Any) -> None:
+        self.write(buf)
+
+    def write(self, buf: Any, head: bytes = b"") -> None:
+        """Sends a message with what `peek` sees of it."""
         data = memoryview(buf)
         if len(data) <= _MOST:
-            self._socket.sendmsg([_HERE, data])
+            self._socket.sendmsg([_HERE, head, data])
             return
         file = os.memfd_create("tenon-message", os.MFD_CLOEXEC)
         try:
             at = 0
             while at < len(data):
                 at += os.write(file, data[at:])
-            self._send_file(file, _IN_FILE + _SIZE.pack(len(data)))
+            self._send_file(file, _IN_FILE + head + _SIZE.pack(len(data)))
         finally:
             os.close(file)
 
@@ -78,23 +85,35 @@ class Packets(connection.Connection):
                 time.sleep(_RETRY_SECONDS)
 
     def _recv_bytes(self, maxsize: int | None = None) -> BytesIO | None:
-        return self.take(0, maxsize)
+        return _content(self.receive(), 0, maxsize)
 
-    def take(self, flags: int = 0, maxsize: int | None = None) -> BytesIO | None:
-        """The next message. BlockingIOError: there is none, and the flags say not to wait."""
-        data, files, how = receive_files(self._socket, 1 + _MOST, 1, flags)
-        try:
-            if not data:
-                raise EOFError
-            if data[:1] == _HERE:
-                return None if maxsize is not None and len(data) > 1 + maxsize else _held(data[1:])
-            if not files or how & socket.MSG_CTRUNC:
-                raise OSError(errno.EMFILE, "a message is lost, as this process may open no file")
-            (size,) = _SIZE.unpack(data[1:])
-            return None if maxsize is not None and size > maxsize else _read(files[0], size)
-        finally:
-            for file in files:
-                os.close(file)
+    def receive(self, flags: int = 0) -> tuple[bytes, list[int], int]:
+        """The next packet. BlockingIOError: there is none, and the flags say not to wait."""
+        return receive_files(self._socket, 1 + TICKET.size + _MOST, 1, flags)
+
+    def peek(self, size: int) -> bytes:
+        """The head of the next message, which stays."""
+        return self._socket.recv(1 + size, socket.MSG_PEEK | socket.MSG_DONTWAIT)[1:]
+
+
+def _content(
+    packet: tuple[bytes, list[int], int], head: int = 0, maxsize: int | None = None
+) -> BytesIO | None:
+    """A message without its head. None: it is larger."""
+    data, files, how = packet
+    try:
+        if not data:
+            raise EOFError
+        if data[:1] == _HERE:
+            data = data[1 + head :]
+            return None if maxsize is not None and len(data) > maxsize else _held(data)
+        if not files or how & socket.MSG_CTRUNC:
+            raise OSError(errno.EMFILE, "a message is lost, as this process may open no file")
+        (size,) = _SIZE.unpack(data[1 + head :])
+        return None if maxsize is not None and size > maxsize else _read(files[0], size)
+    finally:
+        for file in files:
+            os.close(file)
 
 
 def _held(data: bytes) -> BytesIO:
@@ -155,7 +174,15 @@ class Queue(queues.Queue):  # type: ignore[type-arg]
         self._writer.close()
         self._reader, self._writer = pair()
         self._rlock = self._wlock = Free()
+        if maxsize > 0:
+            self._sem = Places(maxsize, ctx)
         self._reset()
+
+    def _reset(self, after_fork: bool = False) -> None:
+        super()._reset(after_fork)  # type: ignore[misc]
+        if isinstance(self._sem, Places):
+            self._sem.reset()
+            self._send_bytes = partial(self._sem.send, self._writer.write)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if self._closed:
@@ -166,12 +193,30 @@ class Queue(queues.Queue):  # type: ignore[type-arg]
             if not self._reader.poll(left if block else 0):
                 raise Empty
             try:
-                data = self._reader.take(socket.MSG_DONTWAIT)
+                data = self._take()
                 break
             except BlockingIOError:  # another process has it
                 continue
-        self._sem.release()
         return reduction.ForkingPickler.loads(data.getbuffer())
+
+    def _take(self) -> BytesIO:
+        if not isinstance(self._sem, Places):
+            data = _content(self._reader.receive(socket.MSG_DONTWAIT))
+            self._sem.release()
+            return data
+        with self._sem:
+            if ticket := self._reader.peek(TICKET.size):
+                self._sem.read(ticket)
+            packet = self._reader.receive(socket.MSG_DONTWAIT)
+        return _content(packet, TICKET.size)
+
+    def qsize(self) -> int:
+        if isinstance(self._sem, Places):
+            return self._sem.taken()
+        return super().qsize()
+
+    def full(self) -> bool:
+        return isinstance(self._sem, Places) and self.qsize() == self._maxsize
 
 
 class JoinableQueue(Queue):

@@ -96,6 +96,81 @@ def test_a_reader_that_is_killed_while_it_waits(method: str, kind: str) -> None:
     assert readers[1].exitcode == 0
 
 
+def put_slowly(to: Any, says: Any) -> None:
+    to.put(SlowToSend())
+    says.put("inside")
+    time.sleep(600)
+
+
+class SlowToSend:
+    """Its place is taken, and it is not sent yet."""
+
+    def __reduce__(self) -> Any:
+        time.sleep(600)
+        return SlowToSend, ()
+
+
+def take_and_stop(of: Any, says: Any) -> None:
+    from tenon._queues import Packets
+
+    receive = Packets.receive
+
+    def stops(*args: Any) -> None:
+        receive(*args)
+        says.put("inside")
+        time.sleep(600)
+
+    Packets.receive = stops  # type: ignore[assignment]
+    of.get()
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"), [("fork", "Queue"), ("fork", "JoinableQueue"), ("spawn", "Queue")]
+)
+def test_places_of_the_killed_are_free_again(method: str, kind: str) -> None:
+    """Of who has not sent its message, and of who has read one and not said so."""
+    context = mp.get_context(method)
+    q, said = getattr(context, kind)(2), context.Queue()
+    for i in range(4 if method == "fork" else 1):
+        for target in (put_slowly, take_and_stop):
+            if target is take_and_stop:
+                q.put(i)
+            victim = context.Process(target=target, args=(q, said))
+            victim.start()
+            assert said.get(timeout=60) == "inside"
+            os.kill(victim.pid, signal.SIGKILL)
+            victim.join()
+    for i in range(6):
+        q.put(i, timeout=30)
+        q.put(-i, timeout=30)
+        with pytest.raises(queue.Full):
+            q.put(None, timeout=0.3 if i == 0 else 0)
+        assert q.full() and [take(q), take(q)] == [i, -i] and q.qsize() == 0
+
+
+def test_a_bounded_queue_holds_no_more_and_wakes_who_waits() -> None:
+    """Several writers wait for its places; a message that cannot be sent leaves its own."""
+    context = mp.get_context("fork")
+    q = context.Queue(3)
+    writers = [context.Process(target=write_few, args=(q, i, 200, 10)) for i in range(3)]
+    for writer in writers:
+        writer.start()
+    seen = [0, 0, 0]
+    began = time.monotonic()
+    for _ in range(600):
+        assert q.qsize() <= 3
+        who, i, _ = take(q)
+        assert i == seen[who]
+        seen[who] += 1
+    assert time.monotonic() - began < 20  # a wake-up that is lost costs 0.05 s
+    for writer in writers:
+        writer.join(30)
+    for _ in range(5):
+        q.put(lambda: None, timeout=10)
+    q.put(1, timeout=10)
+    assert take(q) == 1 and not q.full()
+
+
 def finishes(j: Any) -> None:
     assert j.get(timeout=30) == 1
     time.sleep(0.1)
