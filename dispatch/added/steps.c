@@ -169,7 +169,9 @@ static tn_status call(run *r, const tni_step *s) {
 
 /* ---- Other steps -------------------------------------------------------------------------------*/
 
-static bool is_whole(const tn_scalar *s) { return s->kind <= TN_CAT_INT; }
+static bool is_whole(const tn_scalar *s) {
+    return s->kind <= TN_CAT_INT && !tn_scalar_is_beyond(s);
+}
 
 static int64_t floor_divide(int64_t a, int64_t b) {
     int64_t q = a / b;

@@ -76,8 +76,8 @@ static tn_status add_wide(elsewhere *c, tn_tensor *t) {
     if (!t || tni_stage_of(&c->stage, t) != t) return TN_OK;
     int32_t dtype = tn_view_dtype(&t->v);
     bool number = t->v.word & TN_W_SCALAR, turned = turns(c->op, c->narrow);
-    if (number ? !turned || tni_category(dtype) != TN_CAT_INT : tni_dtype_wider(dtype) < 0)
-        return TN_OK;
+    bool stays = number && dtype != TN_U64 && (!turned || tni_category(dtype) != TN_CAT_INT);
+    if (stays || (!number && tni_dtype_wider(dtype) < 0)) return TN_OK;
     TN_TRY(tni_convert(t, tni_dtype_wider(number ? TN_U64 : dtype), &near));
     if (turned && (number || dtype == TN_U64)) turn_signs(near);
     return tni_stage_put(&c->stage, t, near);
@@ -107,6 +107,11 @@ static tn_status add_all(elsewhere *c) {
     return c->narrow < 0 ? tni_stage_load(&c->stage) : TN_OK;
 }
 
+/* A number beyond int64 is to int64, which stands for uint64, the one with its bits. */
+static void keep_bits(tn_scalar *number) {
+    if (tn_scalar_is_beyond(number)) *number = tn_scalar_int(number->i);
+}
+
 /* near_args: the arguments with the stand-ins in the place of tensors. */
 static tn_status fill_args(elsewhere *c) {
     const tn_op *op = c->op;
@@ -128,6 +133,7 @@ static tn_status fill_args(elsewhere *c) {
         int64_t *dtype = (void *)(c->near_args + op->fields[i].offset);
         if (op->fields[i].kind == TN_F_DTYPE && *dtype == c->narrow)
             *dtype = tni_dtype_wider(c->narrow);
+        if (op->fields[i].kind == TN_F_SCALAR) keep_bits((void *)dtype);
     }
     for (int i = 0; i < op->nfields && c->narrow < 0; i++) {
         tn_generator **gen = (void *)(c->near_args + op->fields[i].offset);

@@ -352,24 +352,32 @@ tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype) {
                                   [TN_F16] = 65504.0,
                                   [TN_BF16] = 3.3895313892515355e38,
                                   [TN_F32] = FLT_MAX,
-                                  [TN_F64] = DBL_MAX};
+                                  [TN_F64] = DBL_MAX,
+                                  [TN_U16] = 65535.0,
+                                  [TN_U32] = 4294967295.0,
+                                  [TN_U64] = 18446744073709551615.0};
     static const char *const names[] = {[TN_U8] = "uint8_t",         [TN_I8] = "int8_t",
                                         [TN_I16] = "short",          [TN_I32] = "int",
                                         [TN_I64] = "int64_t",        [TN_F16] = "c10::Half",
                                         [TN_BF16] = "c10::BFloat16", [TN_F32] = "float",
-                                        [TN_F64] = "double"};
+                                        [TN_F64] = "double",         [TN_U16] = "uint16_t",
+                                        [TN_U32] = "uint32_t",       [TN_U64] = "uint64_t"};
     int32_t to = tn_dtype_category(dtype);
-    bool fits = true;
-    if (to == TN_CAT_COMPLEX || to == TN_CAT_BOOL || dtype >= TN_COUNT(most)) return TN_OK;
+    bool fits = true, sign = dtype != TN_U8 && !is_wide_unsigned(dtype);
+    if (to == TN_CAT_COMPLEX || to == TN_CAT_BOOL) return TN_OK;
+    if (dtype >= TN_COUNT(most) || most[dtype] == 0.0) return TN_OK;
     if (value->kind == TN_CAT_COMPLEX && value->im != 0.0) fits = false;
     if (to == TN_CAT_FLOAT) {
         if (isfinite(value->re) && fabs(value->re) > most[dtype]) fits = false;
     } else if (value->kind >= TN_CAT_FLOAT) {
-        bool below = dtype == TN_U8 ? value->re < 0.0 : trunc(value->re) < -most[dtype] - 1.0;
+        bool below = sign ? trunc(value->re) < -most[dtype] - 1.0 : value->re < 0.0;
         if (!(trunc(value->re) <= most[dtype]) || below) fits = false;
-    } else if (dtype != TN_I64) {
+    } else if (tn_dtype_size(dtype) < 8) {
         int64_t m = (int64_t)most[dtype];
-        if (value->i > m || value->i < (dtype == TN_U8 ? -m : -m - 1)) fits = false;
+        if (value->i > m || value->i < (sign ? -m - 1 : -m)) fits = false;
+        if (tn_scalar_is_beyond(value)) fits = false;
+    } else if (sign && tn_scalar_is_beyond(value)) {
+        fits = false;
     }
     if (fits) return TN_OK;
     return tn_fail(TN_E_STATE, -1, "value cannot be converted to type %s without overflow",

@@ -165,7 +165,7 @@ tn_status tni_check_pow(const void *args) {
     if (!(a->exponent->word & TN_W_SCALAR)) return TN_OK;
     if (tn_dtype_category(tn_view_dtype(a->input)) != TN_CAT_INT) return TN_OK;
     tni_scalar_load(tn_view_dtype(a->exponent), a->exponent->data, &number);
-    bool negative = number.kind == TN_CAT_INT && number.i < 0;
+    bool negative = number.kind == TN_CAT_INT && number.re < 0;
     return negative ? tn_fail(TN_E_STATE, 1, "Integers to negative integer powers are not allowed.")
                     : TN_OK;
 }

@@ -297,6 +297,7 @@ static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool c
                           int64_t dtype, int64_t device, tn_tensor **rets) {
     bool exact = start.kind < TN_CAT_FLOAT && end.kind < TN_CAT_FLOAT && step.kind < TN_CAT_FLOAT;
     int32_t fallback = exact && !closed ? TN_I64 : tn_dtype_default();
+    if (dtype < 0 && fallback == TN_I64) dtype = TN_I64;
     int64_t n = 0;
     tn_tensor *t, *same = NULL;
     if (start.kind == TN_CAT_COMPLEX || end.kind == TN_CAT_COMPLEX || step.kind == TN_CAT_COMPLEX)
@@ -304,6 +305,8 @@ static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool c
     if (dtype >= 0 && !has_sequences((int32_t)dtype)) return fail_sequences("arange", dtype);
     /* As PyTorch: an integer sequence has whole ends and a whole step; int64 counts with these. */
     tn_scalar s = start, e = end, by = step;
+    if (tn_scalar_is_beyond(&s) || tn_scalar_is_beyond(&e) || tn_scalar_is_beyond(&by))
+        exact = false;
     if (dtype >= 0 && tn_dtype_category((int32_t)dtype) <= TN_CAT_INT) {
         TN_TRY(whole(&start, (int32_t)dtype));
         TN_TRY(whole(&end, (int32_t)dtype));

@@ -237,7 +237,8 @@ tn_status tni_sparse_add(const tn_op *op, void *args, tn_tensor **rets) {
     tn_scalar alpha = call->alpha;
     tni_scope s = {0};
     _Static_assert(offsetof(tn_add_args, alpha) == offsetof(tn_sub_args, alpha), "one reads both");
-    if (op == &tni_op_sub) alpha = (tn_scalar){alpha.kind, 0, -alpha.i, -alpha.re, -alpha.im};
+    if (op == &tni_op_sub)
+        alpha = (tn_scalar){alpha.kind, 0, (int64_t)(0 - (uint64_t)alpha.i), -alpha.re, -alpha.im};
     if (is_number(a) || is_number(b)) return fail_operands(op, a, b);
     int32_t dtype = tni_result_dtype(both, 2);
     TN_TRY(check_shapes(op, a, b));

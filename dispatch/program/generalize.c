@@ -56,7 +56,8 @@ static tn_status compare(comparison *c, int32_t k, int32_t field, int32_t index,
 
 static tn_status compare_scalar(comparison *c, int32_t k, int32_t field, int32_t index,
                                 const tn_scalar *x, const tn_scalar *y) {
-    if (x->kind == TN_CAT_INT && y->kind == TN_CAT_INT)
+    if (x->kind == TN_CAT_INT && y->kind == TN_CAT_INT && !tn_scalar_is_beyond(x) &&
+        !tn_scalar_is_beyond(y))
         return compare(c, k, field, index, x->i, y->i);
     if (memcmp(x, y, sizeof *x) == 0) return TN_OK;
     return refuse(c, k, "has another number that is no whole one");

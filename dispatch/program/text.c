@@ -104,7 +104,9 @@ static void put_scalar(printer *w, const tn_scalar *v) {
     switch (v->kind) {
     case TN_SCALAR_NONE: put_none(w); break;
     case TN_CAT_BOOL: put_bool(w, v->i != 0); break;
-    case TN_CAT_INT: tni_sink_text(&w->s, "%lld", (long long)v->i); break;
+    case TN_CAT_INT:
+        tni_sink_text(&w->s, tn_scalar_is_beyond(v) ? "%llu" : "%lld", (long long)v->i);
+        break;
     case TN_CAT_COMPLEX:
         tni_sink_text(&w->s, is_json(w) ? "{\"c\": [%.17g, %.17g]}" : "complex(%.17g, %.17g)",
                       v->re, v->im);

@@ -599,7 +599,7 @@ uint64_t tn_tensor_host_offset(void) { return offsetof(tn_tensor, host); }
 void tni_scalar_tensor(tn_scalar s, tn_tensor *ret, void *payload16) {
     static const int32_t dtype_of[] = {TN_BOOL, TN_I64, TN_F64, TN_C128};
     static const uint8_t bits[] = {8, 64, 64, 128};
-    int32_t dtype = dtype_of[s.kind];
+    int32_t dtype = tn_scalar_is_beyond(&s) ? TN_U64 : dtype_of[s.kind];
     tni_scalar_store(&s, dtype, payload16);
     ret->v = (tn_view){
         .word = (uint64_t)(uint32_t)dtype | TN_W_SCALAR | TN_W_CONTIGUOUS | TN_W_DENSE,

@@ -163,11 +163,11 @@ def test_one_uint64_as_a_number() -> None:
         assert complex(x) == complex(value) and f"{x}" == f"{x:d}" == str(value) and bool(x)
     large = tn.tensor(2**64 - 2, dtype=tn.uint64)
     for use in (
-        lambda: tn.clamp(tn.ones(1), max=large), lambda: tn.zeros(large),
-        lambda: tn.arange(3)[large], lambda: [1, 2][large],
+        lambda: tn.zeros(large), lambda: tn.arange(3)[large], lambda: [1, 2][large],
     ):  # fmt: skip
         with pytest.raises((OverflowError, IndexError)):
             use()
+    assert tn.clamp(tn.tensor(3e19), max=large).item() == 2.0**64
     assert tn.arange(3)[tn.tensor(2, dtype=tn.uint64)].item() == 2
 
 
@@ -341,3 +341,72 @@ def test_numpy_refuses_what_it_lacks() -> None:
     for name in ("float8_e5m2", "complex32"):
         with pytest.raises(TypeError):
             tn.zeros(2, dtype=of(name)).numpy()
+
+
+# ---- Whole numbers that no int64 holds ------
+
+TOP = (2**63, 2**63 + 2**40 + 1, 2**64 - 1)
+U64 = tn.uint64
+
+
+@pytest.mark.parametrize("number", TOP)
+def test_numbers_beyond_int64_keep_their_bits_in_uint64(number: int) -> None:
+    ones = tn.ones(2, dtype=U64)
+    made = [
+        tn.full((2,), number, dtype=U64), tn.zeros(2, dtype=U64).fill_(number),
+        tn.full_like(ones, number), ones.new_full((2,), number), ones * number,
+        tn.where(tn.tensor(False), ones, number),
+        tn.constant_pad_nd(tn.ones(0, dtype=U64), (1, 1), number),
+    ]  # fmt: skip
+    for t in made:
+        assert t.dtype is U64 and t.tolist() == [number] * 2
+    assert tn.scalar_tensor(number, dtype=U64).item() == number
+    assert (made[0] == number).all() and not (ones == number).any()
+    assert (ones & number).tolist() == [number & 1] * 2
+
+
+@pytest.mark.parametrize("number", TOP)
+def test_numbers_beyond_int64_are_rounded_in_floats(number: int) -> None:
+    ones = tn.ones(2)
+    made = [
+        ones * number, number * ones, tn.full((2,), number, dtype=tn.float32),
+        ones.clone().fill_(number),
+        ones.clamp(min=number), ones.masked_fill(tn.tensor(True), number), ones / (1 / number),
+        ones.new_zeros(2).add(1, alpha=number), tn.where(tn.tensor(False), ones, number),
+    ]  # fmt: skip
+    for t in made:
+        assert t.dtype is tn.float32 and t.tolist() == pytest.approx([float(number)] * 2, rel=1e-6)
+    assert (ones < number).all() and (ones != number).all() and (tn.ones(2) ** number == 1).all()
+    assert tn.arange(0, number, 2**62, dtype=tn.float64).tolist() == [
+        float(i) for i in range(0, number, 2**62)
+    ]
+    item = tn.zeros(2, dtype=U64)
+    item[0] = number
+    assert item.tolist() == [number, 0] and int(item[0]) == number
+
+
+@pytest.mark.parametrize("name", ["int8", "int32", "int64", "uint16", "uint32"])
+def test_numbers_beyond_a_whole_dtype_are_refused_where_it_is_filled(name: str) -> None:
+    dtype = of(name)
+    for number in (*TOP, *([2**40, -(2**40)] if name != "int64" else [])):
+        for call in (
+            lambda: tn.full((2,), number, dtype=dtype),  # noqa: B023
+            lambda: tn.zeros(2, dtype=dtype).fill_(number),  # noqa: B023
+        ):
+            with pytest.raises(RuntimeError, match="without overflow"):
+                call()
+    for number in (2**64, -(2**63) - 1):
+        with pytest.raises(OverflowError):
+            tn.ones(2, dtype=dtype) + number
+    with pytest.raises(OverflowError):
+        tn.ones(2)[2**63]
+
+
+def test_whole_tensors_compute_with_the_bits_of_large_numbers() -> None:
+    ones = tn.ones(2, dtype=tn.int64)
+    assert (ones + 2**63).tolist() == [1 - 2**63] * 2
+    assert (ones * (2**64 - 1)).tolist() == [-1, -1]
+    assert tn.tensor(2**63, dtype=tn.bool).item() is True
+    assert tn.tensor([2**63], dtype=tn.bool).tolist() == [True]
+    padded = tn.nn.functional.pad(tn.zeros(1, dtype=tn.bool), (1, 1), value=256)
+    assert padded.tolist() == [True, False, True]

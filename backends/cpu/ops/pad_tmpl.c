@@ -131,6 +131,8 @@ static tn_status constant_pad_nd(const tn_call *call, const void *args) {
     T value = (T)((RA)a->value.re + (RA)a->value.im * (A)I);
 #elif TMPL_IS_FLOAT
     T value = STORE((A)a->value.re);
+#elif TMPL_IS_BOOL
+    T value = a->value.re != 0;
 #else
     T value = (T)a->value.i;
 #endif

@@ -195,6 +195,14 @@ static inline tn_scalar tn_scalar_int(int64_t v) {
     tn_scalar s = {TN_CAT_INT, 0, v, (double)v, 0.0};
     return s;
 }
+/* Beyond int64 `i` holds the bits, and `re` the value. */
+static inline tn_scalar tn_scalar_uint(uint64_t v) {
+    tn_scalar s = {TN_CAT_INT, 0, (int64_t)v, (double)v, 0.0};
+    return s;
+}
+static inline int tn_scalar_is_beyond(const tn_scalar *s) {
+    return s->kind == TN_CAT_INT && s->i < 0 && s->re > 0;
+}
 TN_API tn_scalar tn_scalar_float(double v);
 TN_API tn_scalar tn_scalar_complex(double re, double im);
 static inline tn_scalar tn_scalar_none(void) {

@@ -191,7 +191,7 @@ static bool store(int32_t dtype, const tn_scalar *s, char *p) {
     bool beyond = s->kind == TN_CAT_INT && s->im != 0;
     double d[2] = {s->re, beyond ? 0 : s->im};
     float f[2] = {(float)d[0], (float)d[1]};
-    if (beyond && tn_dtype_category(dtype) < TN_CAT_FLOAT) {
+    if (beyond && dtype != TN_BOOL && tn_dtype_category(dtype) < TN_CAT_FLOAT) {
         PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
         return false;
     }
@@ -202,7 +202,7 @@ static bool store(int32_t dtype, const tn_scalar *s, char *p) {
     }
     bool strange = !(fabs(d[0]) <= 0x1p63) || (dtype == TN_U8 && d[0] < 0.0);
     switch (dtype) {
-    case TN_BOOL: *p = s->kind >= TN_CAT_FLOAT ? s->re != 0.0 || s->im != 0.0 : s->i != 0; break;
+    case TN_BOOL: *p = s->re != 0.0 || s->im != 0.0; break;
     case TN_F32: memcpy(p, f, sizeof f[0]); break;
     case TN_F64: memcpy(p, d, sizeof d[0]); break;
     case TN_C64: memcpy(p, f, sizeof f); break;

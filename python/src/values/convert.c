@@ -41,11 +41,13 @@ PyObject *tnp_numpy(const char *what) {
 
 /* ---- Numbers -----------------------------------------------------------------------------------*/
 
+static const char too_large[] = "int too large to convert to a 64-bit integer";
+
 static int int_of_long(PyObject *o, int64_t *ret_value) {
     int overflow;
     long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
     if (overflow) {
-        PyErr_SetString(PyExc_OverflowError, "int too large to convert to a 64-bit integer");
+        PyErr_SetString(PyExc_OverflowError, too_large);
         return -1;
     }
     if (v == -1 && PyErr_Occurred()) return -1;
@@ -74,10 +76,12 @@ int tnp_scalar_from(PyObject *o, tn_scalar *ret_scalar) {
         return 1;
     }
     if (PyLong_Check(o)) {
-        int64_t v;
-        int r = int_of_long(o, &v);
-        if (r > 0) *ret_scalar = tn_scalar_int(v);
-        return r;
+        int overflow;
+        long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+        *ret_scalar = tn_scalar_int(v);
+        if (overflow > 0) *ret_scalar = tn_scalar_uint(PyLong_AsUnsignedLongLong(o));
+        if (overflow < 0) PyErr_SetString(PyExc_OverflowError, too_large);
+        return PyErr_Occurred() ? -1 : 1;
     }
     if (PyComplex_Check(o)) {
         *ret_scalar = tn_scalar_complex(PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o));
@@ -86,7 +90,7 @@ int tnp_scalar_from(PyObject *o, tn_scalar *ret_scalar) {
     if (tnp_is_tensor(o)) {
         const tn_tensor *t = tnp_of(o);
         if (tn_tensor_ndim(t) != 0) return 0;
-        return tnp_read_item(t, ret_scalar) == 0 ? 1 : -1;
+        return tnp_check(tn_tensor_item(t, ret_scalar)) < 0 ? -1 : 1;
     }
     if (tnp_is_numpy_scalar(o)) return through_item(o, scalar_from_void, ret_scalar);
     return 0;
@@ -95,7 +99,9 @@ int tnp_scalar_from(PyObject *o, tn_scalar *ret_scalar) {
 PyObject *tnp_scalar_to(const tn_scalar *s) {
     switch (s->kind) {
     case TN_CAT_BOOL: return PyBool_FromLong(s->i != 0);
-    case TN_CAT_INT: return PyLong_FromLongLong(s->i);
+    case TN_CAT_INT:
+        return tn_scalar_is_beyond(s) ? PyLong_FromUnsignedLongLong((uint64_t)s->i)
+                                      : PyLong_FromLongLong(s->i);
     case TN_CAT_FLOAT: return PyFloat_FromDouble(s->re);
     default: return PyComplex_FromDoubles(s->re, s->im);
     }
@@ -103,15 +109,13 @@ PyObject *tnp_scalar_to(const tn_scalar *s) {
 
 PyObject *tnp_item_of(const tn_tensor *t) {
     tn_scalar s;
-    if (tnp_check(tn_tensor_item(t, &s)) < 0) return NULL;
-    if (tn_tensor_dtype(t) == TN_U64) return PyLong_FromUnsignedLongLong((uint64_t)s.i);
-    return tnp_scalar_to(&s);
+    return tnp_check(tn_tensor_item(t, &s)) < 0 ? NULL : tnp_scalar_to(&s);
 }
 
 int tnp_read_item(const tn_tensor *t, tn_scalar *ret_scalar) {
     if (tnp_check(tn_tensor_item(t, ret_scalar)) < 0) return -1;
-    if (tn_tensor_dtype(t) != TN_U64 || ret_scalar->i >= 0) return 0;
-    PyErr_SetString(PyExc_OverflowError, "int too large to convert to a 64-bit integer");
+    if (!tn_scalar_is_beyond(ret_scalar)) return 0;
+    PyErr_SetString(PyExc_OverflowError, too_large);
     return -1;
 }
 
