@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from inspect import Parameter
 from typing import Any
 
 from tenon import _C, ops
@@ -50,6 +51,10 @@ class CustomOpDef:
                 raise TypeError(f"custom_op: '{name}' takes *{p.name}, and arguments have names")
             if p.kind == p.KEYWORD_ONLY:
                 self._kwonly.append(p.name)
+        self._names = list(self._signature.parameters)
+        self._defaults = [p.default for p in self._signature.parameters.values()]
+        without = [i for i, default in enumerate(self._defaults) if default is Parameter.empty]
+        self._least = without[-1] + 1 if without else 0  # so many arguments have no default
         self.__name__ = name.split("::")[1]
         self.__doc__ = fn.__doc__ if fn is not None else f"{name}{schema}"
         self.__signature__ = self._signature
@@ -63,35 +68,45 @@ class CustomOpDef:
         return f"<CustomOpDef({self._qualname})>"
 
     def _run(self, *args: Any) -> Any:
-        tensors = [a for a in args if isinstance(a, Tensor)]
-        device = tensors[0].device.type if tensors else "cpu"
+        first = next((a for a in args if isinstance(a, Tensor)), None)
+        device = "cpu" if first is None else first.device.type
         fn = self._kernels.get(device) or self._kernels.get("")
         if fn is None:
             raise NotImplementedError(
                 f'"{self._qualname}" not implemented on device {device!r}; '
                 f"register_kernel({device!r}) adds it"
             )
-        n = len(args) - len(self._kwonly)
-        with self._writing(args):
-            return fn(*args[:n], **dict(zip(self._kwonly, args[n:], strict=True)))
-
-    def _named(self, args: tuple[Any, ...]) -> Iterator[tuple[str, Tensor]]:
-        """The tensors among the arguments, those in lists too."""
-        for name, value in zip(self._signature.parameters, args, strict=True):
-            values = value if isinstance(value, list | tuple) else (value,)
-            yield from ((name, v) for v in values if isinstance(v, Tensor))
-
-    @contextmanager
-    def _writing(self, args: tuple[Any, ...]) -> Iterator[None]:
-        """Counts announced writes, which nobody does that come by NumPy or a foreign library."""
-        versions = [(t, t._version) for name, t in self._named(args) if name in self._written]
-        yield
+        # Announced writes are counted, which nobody does that come by NumPy or a foreign library.
+        written = self._named(args) if self._written else []
+        versions = [(t, t._version) for name, t in written if name in self._written]
+        positional, named = self._apart(args)
+        result = fn(*positional, **named)
         for tensor, before in versions:
             if tensor._version == before:
                 _C._note_write(tensor)
+        return result
+
+    def _apart(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What is passed by position, and by name alone."""
+        if not self._kwonly:
+            return args, {}
+        n = len(args) - len(self._kwonly)
+        return args[:n], dict(zip(self._kwonly, args[n:], strict=True))
+
+    def _named(self, args: tuple[Any, ...]) -> list[tuple[str, Tensor]]:
+        """The tensors among the arguments, those in lists too."""
+        found: list[tuple[str, Tensor]] = []
+        for name, value in zip(self._names, args, strict=True):
+            if isinstance(value, Tensor):
+                found.append((name, value))
+            elif isinstance(value, list | tuple):
+                found += [(name, v) for v in value if isinstance(v, Tensor)]
+        return found
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """All arguments by position, defaults filled in."""
+        if not kwargs and self._least <= len(args) <= len(self._names) - len(self._kwonly):
+            return (*args, *self._defaults[len(args) :])
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return tuple(bound.arguments.values())
@@ -114,9 +129,7 @@ class CustomOpDef:
                 if amp.is_autocast_enabled(device):
                     values = tuple(_lowered(v, device, dtype) for v in values)
                     off.enter_context(amp.autocast(device, enabled=False))
-            n = len(values) - len(self._kwonly)
-            named = dict(zip(self._kwonly, values[n:], strict=True))
-            return self._dispatched(values, values[:n], named)
+            return self._dispatched(values, *self._apart(values))
 
     def _dispatched(
         self, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -134,20 +147,20 @@ class CustomOpDef:
         return self._by_position(*values)
 
     def _by_position(self, *values: Any) -> Any:
-        tensors = list(self._named(values))
-        wants = any(tensor.requires_grad for _, tensor in tensors)
-        for name, tensor in tensors if _C.is_grad_enabled() else ():
-            if name in self._written and tensor.requires_grad:
+        recorded = _C.is_grad_enabled()
+        wanting = [name for name, t in self._named(values) if t.requires_grad] if recorded else []
+        for name in wanting:
+            if name in self._written:
                 raise RuntimeError(
                     f"{self._qualname}(): argument '{name}' is written to and cannot require grad: "
                     "call it under no_grad, or make an operator that returns what it computes"
                 )
-        if not wants or not _C.is_grad_enabled():
+        if not wanting:
             with _C.no_grad():
                 return self._run(*values)
         if self._recorded is not None:
-            n = len(values) - len(self._kwonly)
-            return self._recorded(*values[:n], **dict(zip(self._kwonly, values[n:], strict=True)))
+            positional, named = self._apart(values)
+            return self._recorded(*positional, **named)
         return (self._function or _underivable(self)).apply(*values)
 
     def register_autograd(
@@ -164,15 +177,13 @@ class CustomOpDef:
                 return
             more = {}
             if self._kwonly:
-                n = len(inputs) - len(self._kwonly)
-                more["keyword_only_inputs"] = dict(zip(self._kwonly, inputs[n:], strict=True))
-                inputs = inputs[:n]
+                inputs, more["keyword_only_inputs"] = self._apart(inputs)
             setup_context(ctx=ctx, inputs=inputs, output=output, **more)
 
         def run_backward(ctx: Any, *grads: Any) -> Any:
             found = backward(ctx, *grads)
             found = found if isinstance(found, tuple) else (found,)
-            n = len(self._signature.parameters) - len(self._kwonly)
+            n = len(self._names) - len(self._kwonly)
             if len(found) != n:
                 raise RuntimeError(
                     f"{self._qualname}: backward returned {len(found)} gradients for {n} arguments"

@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import cases
+import growth
 import instructions
 import process
 import report
 from cases.cuda import SMALL, Sizes
+from cases.growth import GROUP
 from registry import CASES, Case, Rates, agree
 from report import Row
 from tqdm import tqdm
@@ -233,6 +235,10 @@ def options() -> argparse.Namespace:
     parser.add_argument("--slice", type=float, help="seconds of one round; default: 0.05")
     parser.add_argument("--no-instructions", action="store_true", help="do not run valgrind")
     parser.add_argument("--json", type=Path, help="write all figures there")
+    parser.add_argument(
+        "--growth", type=Path, nargs="?", const=Path("growth.png"), metavar="PICTURE",
+        help="time against size instead, as a picture too; default: growth.png",
+    )  # fmt: skip
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("OLD", "NEW"), help="of --json")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     opts = parser.parse_args()
@@ -256,7 +262,9 @@ def choose(opts: argparse.Namespace) -> list[Case]:
         cases.add_cuda(asdict(opts.sizes))
     own = opts.cuda and not opts.cases
     opts.cases = opts.cases or ["*"]
-    chosen = [c for c in CASES.values() if wanted(c.name, c.quick or opts.cuda, opts)]
+    whole = opts.cuda or opts.growth
+    chosen = [c for c in CASES.values() if wanted(c.name, c.quick or whole, opts)]
+    chosen = [c for c in chosen if (c.group == GROUP) == bool(opts.growth)]
     return [c for c in chosen if c.group == "cuda"] if own else chosen
 
 
@@ -279,14 +287,14 @@ def main() -> int:
     if "torch" not in frameworks:
         missing = "finds no GPU here" if importlib.util.find_spec("torch") else "is not installed"
         print(f"bench: PyTorch {missing}, so there are no ratios", file=sys.stderr)
-    skip = opts.no_instructions or opts.quick or opts.cuda
+    skip = opts.no_instructions or opts.quick or opts.cuda or opts.growth
     counts = [] if skip else count_instructions()
     rates = {n: copy_rates(opts.sizes) if opts.cuda else machine_rates(n) for n in opts.threads}
     print(f"\n{report.head()}", flush=True)
     bench = Bench(frameworks, opts)
     for threads in opts.threads:
         bench.run_cases([c for c in chosen if threads in c.threads], threads, rates[threads])
-    taken = take_figures(frameworks, opts)
+    taken = [] if opts.growth else take_figures(frameworks, opts)
     if opts.json:
         record = {
             "machine": report.machine(),
@@ -299,6 +307,8 @@ def main() -> int:
         }
         opts.json.write_text(json.dumps(report.finite(record), indent=1) + "\n")
     print(f"\n{report.standings(bench.rows)}\n\n{summary(bench.rows, taken)}")
+    if opts.growth:
+        print(growth.draw(bench.rows, opts.growth))
     return 0
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -41,6 +43,47 @@ def test_a_run_prints_a_table_and_keeps_a_record(tmp_path):
     for row in found["rows"]:
         assert row["errors"] == {} and row["differs"] == []
         assert row["times"]["tenon"] > 0 and row["times"]["numpy"] > 0
+
+
+def test_growth_is_a_picture_of_sizes_in_their_order(tmp_path):
+    pytest.importorskip("tqdm")
+    pytest.importorskip("matplotlib")
+    picture, record = tmp_path / "growth.png", tmp_path / "figures.json"
+    command = [sys.executable, str(BENCH), "add_elements?4?", "add_elements?16?", "sort_of*?64?"]
+    command += ["--growth", str(picture), "--json", str(record), "--threads", "1"]
+    command += ["--rounds", "1", "--slice", "0.001"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stderr
+    assert f"the picture is {picture}" in run.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    rows = json.loads(record.read_text())["rows"]
+    assert {r["group"] for r in rows} == {"growth"}
+    cases = ["add_elements[4]", "add_elements[16]", "sort_of_elements[64]"]
+    assert [r["case"] for r in rows] == cases
+
+
+@pytest.fixture
+def program(monkeypatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Imports files of the program by the names that it has for them, which nobody sees later."""
+    pytest.importorskip("tqdm")
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(BENCH))
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if str(BENCH) in (getattr(sys.modules[name], "__file__", "") or ""):
+            del sys.modules[name]
+
+
+def test_growth_reads_sizes_out_of_names_and_knees_out_of_bytes(program):
+    program("cases")
+    growth, registry, report = program("growth"), program("registry"), program("report")
+    sizes = [1 << 16, 4, 1 << 20, 1 << 22]
+    rows = [report.Row(f"add_elements[{n}]", "", "growth", 1, 1.0, 1.0) for n in sizes]
+    points = growth.panels(rows)["add_elements"]
+    assert [n for n, _ in points] == sorted(sizes)
+    # Twelve bytes an element: 4 and 65,536 of them fit the second cache, a million the third.
+    assert growth.knees(points) == [("l2", 1 << 20), ("l3", 1 << 22)]
+    assert registry.CASES["matmul_of_rows[512]"].flops == 2 * 512**3
 
 
 def test_the_check_sees_values_and_places(registry):

@@ -5,7 +5,7 @@ from typing import Any
 
 for _name in (
     "overhead", "pointwise", "reductions", "rand_sort", "linalg", "layers", "training", "models",
-    "inout", "spectral",
+    "inout", "spectral", "growth",
 ):  # fmt: skip
     importlib.import_module(f"cases.{_name}")
 
