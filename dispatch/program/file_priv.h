@@ -7,7 +7,10 @@
  *
  * The graph is a stream of 32-bit counts and numbers, 64-bit numbers, and texts (count, then bytes), in
  * the order in which write.c puts them and read.c takes them. The data are the weights, row-major, each
- * at a multiple of TNI_FILE_ALIGN from the file's start. docs/graphs.md says what is where. */
+ * at a multiple of TNI_FILE_ALIGN from the file's start. docs/graphs.md says what is where.
+ *
+ * In version 2 a number that follows from a size says how it goes on from the one before it. Programs
+ * in which none does are written as version 1, which older readers know. */
 #ifndef TENON_FILE_PRIV_H
 #define TENON_FILE_PRIV_H
 
@@ -15,7 +18,7 @@
 #include <string.h>
 
 #define TNI_FILE_MAGIC "\x89TNG\r\n\x1a\n"
-enum { TNI_FILE_VERSION = 1, TNI_FILE_HEADER = 64, TNI_FILE_ALIGN = 64 };
+enum { TNI_FILE_VERSION = 2, TNI_FILE_HEADER = 64, TNI_FILE_ALIGN = 64 };
 typedef struct tni_file_header {
     unsigned char magic[8];
     uint32_t version, bytes;

@@ -15,6 +15,7 @@ typedef struct comparison {
     int32_t symbol;
     found *item; /* numbers that differ */
     int32_t n, room;
+    const int64_t *sizes; /* of the other, by symbol: numbers must be what follows from them */
 } comparison;
 
 static tn_status refuse(const comparison *c, int32_t k, const char *what) {
@@ -32,24 +33,72 @@ static int64_t divisor(int64_t a, int64_t b) {
     return a < 0 ? -a : a;
 }
 
+/* The last step of a number that follows from sizes that are free already; NULL: it has been fixed. */
+static tni_pderived *last_step(const tni_pnode *n, int32_t field, int32_t index) {
+    for (int32_t i = n->nderived - 1; i >= 0; i--)
+        if (n->derived[i].field == field && n->derived[i].index == index) return &n->derived[i];
+    return NULL;
+}
+
+/* How a number goes on that follows from other sizes too: as a multiple of this one (b*t), of a sum
+ * (b*(t+1)), or as a sum (b+t). Which of them it is shows where several sizes differ at once. */
+static bool go_on(const comparison *c, const tni_pderived *last, int64_t x, int64_t y,
+                  tni_pderived *d) {
+    int64_t rise, p, q, rest, run = c->b - c->a;
+    if (__builtin_sub_overflow(y, x, &rise) || __builtin_mul_overflow(c->a, rise, &p) ||
+        __builtin_mul_overflow(x, run, &q) || __builtin_sub_overflow(q, p, &rest))
+        return false;
+    if (p != q && (last->step == TNI_P_PLUS || (last->step == TNI_P_IS && last->add))) {
+        d->step = TNI_P_PLUS;
+        if (p % run) return false;
+        int64_t by = divisor(rise, run) * (run < 0 ? -1 : 1);
+        d->num = rise / by;
+        d->den = run / by;
+        d->add = -(p / run);
+        return true;
+    }
+    if (x == 0) return false;
+    int64_t sign = q < 0 ? -1 : 1, by = divisor(divisor(rise, rest), q) * sign;
+    d->step = TNI_P_TIMES;
+    d->num = rise / by;
+    d->add = rest / by;
+    d->den = q / by;
+    return true;
+}
+
+static tn_status holds(const comparison *c, int32_t k, int32_t field, int32_t index, int64_t x,
+                       int64_t y) {
+    const tni_pnode *n = &c->p->node[k];
+    for (int32_t i = 0; i < n->nderived; i++) {
+        const tni_pderived *d = &n->derived[i];
+        if (d->field == field && d->index == index && !tni_p_derive(d, c->sizes[d->symbol], &x))
+            return refuse(c, k, "has no whole number");
+    }
+    return x == y ? TN_OK : refuse(c, k, "has a number that follows from several sizes by no rule");
+}
+
 /* x and y, the number in either recording. */
 static tn_status compare(comparison *c, int32_t k, int32_t field, int32_t index, int64_t x,
                          int64_t y) {
     int64_t rise, run = c->b - c->a, part;
+    if (c->sizes) return holds(c, k, field, index, x, y);
     if (x == y) return TN_OK;
-    const tni_pnode *n = &c->p->node[k];
-    for (int32_t i = 0; i < n->nderived; i++)
-        if (n->derived[i].field == field && n->derived[i].index == index)
-            return refuse(c, k, "has a number that follows from two sizes, which differs");
+    tni_pderived d = {.field = field, .index = index, .symbol = c->symbol};
+    const tni_pderived *last = last_step(&c->p->node[k], field, index);
+    TN_TRY(tni_p_grow(&c->item, c->n, &c->room, sizeof *c->item));
+    if (last) {
+        if (!go_on(c, last, x, y, &d))
+            return refuse(c, k, "has a number that follows from several sizes by no rule");
+        c->item[c->n++] = (found){k, d};
+        return TN_OK;
+    }
     if (__builtin_sub_overflow(y, x, &rise)) return refuse(c, k, "has a number out of range");
     int64_t by = divisor(rise, run);
-    tni_pderived d = {.field = field, .index = index, .symbol = c->symbol};
     d.num = run < 0 ? -rise / by : rise / by;
     d.den = run < 0 ? -run / by : run / by;
     if (__builtin_mul_overflow(c->a, d.num, &part) || part % d.den != 0)
         return refuse(c, k, "has a number that does not follow from it");
     d.add = x - part / d.den;
-    TN_TRY(tni_p_grow(&c->item, c->n, &c->room, sizeof *c->item));
     c->item[c->n++] = (found){k, d};
     return TN_OK;
 }
@@ -227,13 +276,34 @@ static tn_status note_inputs(tn_program *p, uint64_t inputs, int32_t dim, int32_
     return TN_OK;
 }
 
+/* b*5*t/5 is b*t, and b+7+n-7 is b+n. */
+static void simplify(tni_pderived *last, tni_pderived *d) {
+    if (d->step == TNI_P_TIMES && last->step != TNI_P_PLUS && last->den == 1) {
+        int64_t by = divisor(divisor(last->num, last->add), d->den);
+        last->num /= by;
+        last->add /= by;
+        d->den /= by;
+    }
+    int64_t sum;
+    if (d->step == TNI_P_PLUS && last->step != TNI_P_TIMES &&
+        !__builtin_add_overflow(last->add, d->add, &sum)) {
+        last->add = 0;
+        d->add = sum;
+    }
+}
+
 static tn_status apply(comparison *c, uint64_t inputs, int32_t dim) {
     tn_program *p = c->p;
     for (int32_t i = 0; i < c->n; i++) {
         tni_pnode *n = &p->node[c->item[i].node];
+        tni_pderived *d = &c->item[i].d, *last = last_step(n, d->field, d->index);
+        int32_t at = last ? (int32_t)(last - n->derived) + 1 : n->nderived;
+        if (last) simplify(last, d);
         tni_pderived *more = realloc(n->derived, sizeof *more * ((size_t)n->nderived + 1));
         if (!more) return tni_p_memory();
-        more[n->nderived++] = c->item[i].d;
+        memmove(more + at + 1, more + at, sizeof *more * (size_t)(n->nderived - at));
+        more[at] = *d;
+        n->nderived++;
         n->derived = more;
     }
     for (int32_t i = 0; i < p->nvalues; i++) {
@@ -273,5 +343,27 @@ tn_status tn_program_generalize(tn_program *p, const tn_program *other, uint64_t
     tni_p_forget_compiled(p);
     if (st == TN_OK) st = apply(&c, inputs, dim);
     free(c.item);
+    return st;
+}
+
+tn_status tn_program_agrees(const tn_program *p, const tn_program *other) {
+    if (!p || !other || !p->recorded || !other->recorded)
+        return tn_fail(TN_E_TYPE, -1, "program_agrees() needs two recordings");
+    if (p->ninputs != other->ninputs)
+        return tn_fail(TN_E_VALUE, 1, "the other recording has other inputs");
+    int64_t *sizes = calloc((size_t)p->nsymbols + 1, sizeof *sizes);
+    if (!sizes) return tni_p_memory();
+    comparison c = {.p = (tn_program *)(uintptr_t)p, .other = other, .sizes = sizes};
+    for (int32_t i = 0; i < p->ninputs; i++) {
+        const tni_pvalue *v = &p->value[p->input[i]], *w = &other->value[other->input[i]];
+        for (int32_t d = 0; d < v->ndim && v->ndim == w->ndim && v->symbol; d++) {
+            if (v->symbol[d] < 0) continue;
+            sizes[v->symbol[d]] = c.b = tni_p_size_seen(other, w, d);
+            c.a = tni_p_size_seen(p, v, d);
+        }
+    }
+    tn_status st = compare_values(&c);
+    for (int32_t k = 0; k < p->nnodes && st == TN_OK; k++) st = compare_node(&c, k);
+    free(sizes);
     return st;
 }

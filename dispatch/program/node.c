@@ -9,14 +9,21 @@
 
 enum { SMALL = 32 }; /* tensors in lists without a block of their own */
 
-static tn_status derive(const tn_program *p, const tni_pderived *d, const int64_t *sizes,
-                        int64_t *ret_value) {
+bool tni_p_derive(const tni_pderived *d, int64_t size, int64_t *value) {
     int64_t v;
-    if (!sizes || __builtin_mul_overflow(sizes[d->symbol], d->num, &v) || v % d->den != 0 ||
-        __builtin_add_overflow(v / d->den, d->add, &v))
+    if (__builtin_mul_overflow(size, d->num, &v)) return false;
+    if (d->step == TNI_P_TIMES)
+        return !__builtin_add_overflow(v, d->add, &v) && !__builtin_mul_overflow(v, *value, &v) &&
+               v % d->den == 0 && (*value = v / d->den, true);
+    if (v % d->den != 0 || __builtin_add_overflow(v / d->den, d->add, &v)) return false;
+    return !__builtin_add_overflow(v, d->step == TNI_P_PLUS ? *value : 0, value);
+}
+
+static tn_status derive(const tn_program *p, const tni_pderived *d, const int64_t *sizes,
+                        int64_t *value) {
+    if (!sizes || !tni_p_derive(d, sizes[d->symbol], value))
         return tn_fail(TN_E_SHAPE, -1, "the program cannot run with %s = %lld",
                        p->symbol[d->symbol].name, sizes ? (long long)sizes[d->symbol] : -1LL);
-    *ret_value = v;
     return TN_OK;
 }
 
@@ -30,24 +37,21 @@ typedef struct frame {
 
 static tn_status fill_derived(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
                               tni_pargs *a) {
-    int32_t copied = -1; /* the list that a->ints holds */
-    int64_t used = 0;
+    int64_t used = 0, v = 0;
     for (int32_t i = 0; i < n->nderived; i++) {
         const tni_pderived *d = &n->derived[i];
         const tn_field *field = &n->op->fields[d->field];
         void *at = a->args + field->offset;
-        int64_t v = 0;
-        TN_TRY(derive(p, d, sizes, &v));
+        TN_TRY(derive(p, d, sizes, &v)); /* steps of one number stand side by side */
         if (field->kind == TN_F_INTS || field->kind == TN_F_DIMS) {
             tn_ints *list = at;
-            if (copied != d->field) {
+            if (list->v < a->ints || list->v >= a->ints + TN_MAX_DIMS) { /* the node's own */
                 if (list->n > TN_MAX_DIMS - used)
                     return tn_fail(TN_E_UNSUPPORTED, -1, "%s: too many free sizes",
                                    n->op->info.name);
                 memcpy(a->ints + used, list->v, sizeof *list->v * (size_t)list->n);
                 list->v = a->ints + used;
                 used += list->n;
-                copied = d->field;
             }
             a->ints[list->v - a->ints + d->index] = v;
         } else if (field->kind == TN_F_OPERAND) {

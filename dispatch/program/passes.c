@@ -95,10 +95,13 @@ static tn_status verify_node(const tn_program *p, int32_t k, bool *made) {
             return fail_node(k, n, "a result is no value of its own");
         made[id] = true;
     }
-    for (int32_t i = 0; i < n->nderived; i++)
-        if (!is_derivable(n, &n->derived[i]) || n->derived[i].symbol < 0 ||
-            n->derived[i].symbol >= p->nsymbols)
+    for (int32_t i = 0; i < n->nderived; i++) {
+        const tni_pderived *d = &n->derived[i];
+        bool goes_on = i && d[-1].field == d->field && d[-1].index == d->index;
+        if (!is_derivable(n, d) || d->symbol < 0 || d->symbol >= p->nsymbols ||
+            goes_on != (d->step != TNI_P_IS))
             return fail_node(k, n, "a size of nothing");
+    }
     return TN_OK;
 }
 

@@ -29,11 +29,17 @@ typedef struct tni_psymbol {
     int64_t low, high, seen;
 } tni_psymbol;
 
-/* A number among a node's arguments that follows from a free size: size * num / den + add. */
+/* A number among a node's arguments that follows from a free size. Where it follows from several, the
+ * steps stand in order, and each goes on from what the one before it gave. */
+enum {
+    TNI_P_IS,    /* size * num / den + add */
+    TNI_P_TIMES, /* the number so far * (size * num + add) / den */
+    TNI_P_PLUS,  /* the number so far + size * num / den + add */
+};
 typedef struct tni_pderived {
     int32_t field, index; /* index: in a list; of an operand, the input */
     int32_t symbol;
-    int32_t reserved;
+    int32_t step;
     int64_t num, den, add;
 } tni_pderived;
 
@@ -129,6 +135,8 @@ typedef struct tni_pargs {
     tn_scalar *own;            /* the same where free sizes are among them; freed by the caller */
 } tni_pargs;
 /* TN_E_SHAPE: a number does not follow from the sizes. ret_args->own is set in any case. */
+/* One step of a number. False: it gives no whole number, or one that is too large. */
+bool tni_p_derive(const tni_pderived *d, int64_t size, int64_t *value);
 tn_status tni_p_args(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
                      tni_pargs *ret_args);
 /* One node, on tensors by value; its results are new references there. */

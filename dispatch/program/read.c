@@ -339,6 +339,8 @@ static void take_derived(reader *r, tni_pnode *n) {
         d->num = take_i64(r);
         d->den = take_i64(r);
         d->add = take_i64(r);
+        if (r->h.version > 1) d->step = take_i32(r);
+        if (d->step < TNI_P_IS || d->step > TNI_P_PLUS) fault(r, "a number without a rule");
         if (d->den < 1) fault(r, "a size divided by nothing");
     }
 }
@@ -398,9 +400,9 @@ static tn_status check_header(reader *r) {
     if (f->n < 8 || memcmp(f->data, TNI_FILE_MAGIC, 8) != 0)
         return tn_fail(TN_E_VALUE, -1, "this is no program: it does not begin as a .tng file does");
     if (f->n < sizeof *h) return damaged(r, "it ends within its header");
-    if (h->version != TNI_FILE_VERSION)
+    if (h->version < 1 || h->version > TNI_FILE_VERSION)
         return tn_fail(TN_E_VALUE, -1,
-                       "the file has version %u, and this Tenon reads version %d: write it again",
+                       "the file has version %u, and this Tenon reads up to %d: write it again",
                        (unsigned)h->version, TNI_FILE_VERSION);
     bool inside = h->graph_at >= sizeof *h && h->graph_at <= f->n &&
                   h->graph_n <= f->n - h->graph_at && h->data_at <= f->n &&

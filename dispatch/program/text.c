@@ -121,25 +121,57 @@ static const tni_pderived *derived_at(const tni_pnode *n, int32_t field, int32_t
     return NULL;
 }
 
+static const char *const STEP[] = {"is", "times", "plus"};
+
 static void put_derived(printer *w, const tni_pderived *d) {
     const char *name = w->p->symbol[d->symbol].name;
     if (is_json(w)) {
         tni_sink_text(&w->s, "{\"s\": ");
         put_quoted(&w->s, name);
-        tni_sink_text(&w->s, ", \"num\": %lld, \"den\": %lld, \"add\": %lld}", (long long)d->num,
-                      (long long)d->den, (long long)d->add);
+        tni_sink_text(&w->s, ", \"num\": %lld, \"den\": %lld, \"add\": %lld, \"step\": \"%s\"}",
+                      (long long)d->num, (long long)d->den, (long long)d->add, STEP[d->step]);
         return;
     }
+    if (d->step) tni_sink_text(&w->s, d->step == TNI_P_TIMES ? "*" : "+");
+    if (d->step == TNI_P_TIMES && d->add) tni_sink_text(&w->s, "(");
     tni_sink_text(&w->s, "%s", name);
     if (d->num != 1) tni_sink_text(&w->s, "*%lld", (long long)d->num);
-    if (d->den != 1) tni_sink_text(&w->s, "/%lld", (long long)d->den);
+    if (d->den != 1 && d->step != TNI_P_TIMES) tni_sink_text(&w->s, "/%lld", (long long)d->den);
     if (d->add) tni_sink_text(&w->s, "%+lld", (long long)d->add);
+    if (d->step == TNI_P_TIMES && d->add) tni_sink_text(&w->s, ")");
+    if (d->den != 1 && d->step == TNI_P_TIMES) tni_sink_text(&w->s, "/%lld", (long long)d->den);
+}
+
+/* Whether what the steps up to i give is a sum that the next one multiplies. */
+static bool ends_sum(const tni_pderived *d, int32_t i, int32_t count) {
+    return i + 1 < count && d[i + 1].step == TNI_P_TIMES &&
+           (d[i].step == TNI_P_PLUS || (d[i].step == TNI_P_IS && d[i].add));
+}
+
+/* All steps of a number. */
+static void put_steps(printer *w, const tni_pnode *n, const tni_pderived *d) {
+    int32_t count = 1, left = (int32_t)(n->derived + n->nderived - d);
+    while (count < left && d[count].step != TNI_P_IS) count++;
+    if (is_json(w) && count > 1) {
+        for (int32_t i = 0; i < count; i++) {
+            tni_sink_text(&w->s, i ? ", " : "{\"steps\": [");
+            put_derived(w, &d[i]);
+        }
+        tni_sink_text(&w->s, "]}");
+        return;
+    }
+    for (int32_t i = 0; i < count; i++)
+        if (ends_sum(d, i, count)) tni_sink_text(&w->s, "(");
+    for (int32_t i = 0; i < count; i++) {
+        put_derived(w, &d[i]);
+        if (ends_sum(d, i, count)) tni_sink_text(&w->s, ")");
+    }
 }
 
 static void put_int(printer *w, const tni_pnode *n, int32_t field, int32_t index, int64_t v) {
     const tni_pderived *d = derived_at(n, field, index);
     if (d)
-        put_derived(w, d);
+        put_steps(w, n, d);
     else
         tni_sink_text(&w->s, "%lld", (long long)v);
 }
@@ -147,7 +179,7 @@ static void put_int(printer *w, const tni_pnode *n, int32_t field, int32_t index
 static void put_input(printer *w, const tni_pnode *n, int32_t field, int32_t at) {
     const tni_pderived *d = derived_at(n, field, at);
     if (d)
-        put_derived(w, d);
+        put_steps(w, n, d);
     else if (n->in[at] == TNI_P_NUMBER)
         put_scalar(w, &n->number[at]);
     else if (n->in[at] < 0)

@@ -143,7 +143,7 @@ static tn_status put_field(tni_sink *s, const tni_pnode *n, const tn_field *f) {
     return TN_OK;
 }
 
-static tn_status put_node(tni_sink *s, const tni_pnode *n, int32_t op) {
+static tn_status put_node(tni_sink *s, const tni_pnode *n, int32_t op, uint32_t version) {
     put_i32(s, op);
     put_u32(s, n->no_grad);
     put_dtype(s, n->cast - 1);
@@ -166,12 +166,13 @@ static tn_status put_node(tni_sink *s, const tni_pnode *n, int32_t op) {
         put_i64(s, d->num);
         put_i64(s, d->den);
         put_i64(s, d->add);
+        if (version > 1) put_i32(s, d->step);
     }
     for (int i = 0; i < n->op->nfields; i++) TN_TRY(put_field(s, n, &n->op->fields[i]));
     return TN_OK;
 }
 
-static tn_status put_graph(tni_sink *s, const tn_program *p) {
+static tn_status put_graph(tni_sink *s, const tn_program *p, uint32_t version) {
     int32_t *index = NULL;
     put_text(s, p->note ? p->note : "");
     put_i32(s, p->nsymbols);
@@ -185,7 +186,8 @@ static tn_status put_graph(tni_sink *s, const tn_program *p) {
     TN_TRY(put_operators(s, p, &index));
     put_i32(s, p->nnodes);
     tn_status st = TN_OK;
-    for (int32_t k = 0; k < p->nnodes && st == TN_OK; k++) st = put_node(s, &p->node[k], index[k]);
+    for (int32_t k = 0; k < p->nnodes && st == TN_OK; k++)
+        st = put_node(s, &p->node[k], index[k], version);
     free(index);
     put_i32(s, p->ninputs);
     tni_sink_bytes(s, p->input, sizeof *p->input * (size_t)p->ninputs);
@@ -243,10 +245,18 @@ static tn_status check_shared(const tn_program *p) {
     return TN_OK;
 }
 
+/* The oldest that can hold the program. */
+static uint32_t version_of(const tn_program *p) {
+    for (int32_t k = 0; k < p->nnodes; k++)
+        for (int32_t i = 0; i < p->node[k].nderived; i++)
+            if (p->node[k].derived[i].step != TNI_P_IS) return TNI_FILE_VERSION;
+    return 1;
+}
+
 tn_status tn_program_write(const tn_program *p, void **ret_bytes, uint64_t *ret_n) {
     const uint16_t one = 1;
     tni_sink s = {0};
-    tni_file_header h = {.version = TNI_FILE_VERSION, .bytes = TNI_FILE_HEADER};
+    tni_file_header h = {.bytes = TNI_FILE_HEADER};
     if (!p || !ret_bytes || !ret_n)
         return tn_fail(TN_E_TYPE, -1, "program_write() needs a program");
     if (!p->recorded) return tn_fail(TN_E_STATE, 0, "the program is still being recorded");
@@ -255,7 +265,8 @@ tn_status tn_program_write(const tn_program *p, void **ret_bytes, uint64_t *ret_
     TN_TRY(check_shared(p));
     memcpy(h.magic, TNI_FILE_MAGIC, sizeof h.magic);
     tni_sink_bytes(&s, &h, sizeof h);
-    tn_status st = put_graph(&s, p);
+    h.version = version_of(p);
+    tn_status st = put_graph(&s, p, h.version);
     h.graph_at = sizeof h;
     h.graph_n = s.n - sizeof h;
     pad(&s);

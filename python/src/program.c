@@ -219,6 +219,14 @@ static PyObject *generalize(PyObject *unused, PyObject *args) {
     return none_or_raise(tn_program_generalize(p, other, inputs, dim, low, high, name));
 }
 
+static PyObject *agrees(PyObject *unused, PyObject *args) {
+    tn_program *p, *other;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O&O&:_program_agrees", program_of, &p, program_of, &other))
+        return NULL;
+    return none_or_raise(tn_program_agrees(p, other));
+}
+
 /* ---- Running and looking -----------------------------------------------------------------------*/
 
 static PyObject *run(PyObject *unused, PyObject *args) {
@@ -439,6 +447,7 @@ static PyMethodDef functions[] = {
     {"_program_position", position, METH_O, "How many nodes there are so far."},
     {"_program_looks", looks, METH_O,
      "Values looked at: (position, value, where, live, version, tensor) each."},
+    {"_program_agrees", agrees, METH_VARARGS, NULL},
     {"_program_generalize", generalize, METH_VARARGS,
      "(program, other, inputs, dim, low, high, name)"},
     {"_program_run", run, METH_VARARGS, "(program, inputs): a tuple of outputs."},

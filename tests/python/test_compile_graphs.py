@@ -63,6 +63,20 @@ def test_sizes(dynamic: bool | None, most: int) -> None:
     assert checked(net, calls, dynamic=dynamic).frame_count == most
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_that_are_returned(dynamic: bool | None) -> None:
+    """No size of another call comes back."""
+
+    def fn(x: tn.Tensor, y: tn.Tensor) -> Any:
+        return x.shape[0], x + 1, {"n": len(y)}, tn.zeros(len(x) * len(y))
+
+    for backend in ("inductor", CompileCounter()):
+        fast = tn.compile(fn, dynamic=dynamic, backend=backend)
+        for i, j in ((3, 4), (5, 4), (6, 4), (7, 4), (7, 2), (7, 8), (2, 9)):
+            rows, _, more, flat = fast(tn.ones(i), tn.ones(j))
+            assert (rows, more, flat.shape) == (i, {"n": j}, (i * j,))
+
+
 def test_marked_sizes() -> None:
     calls = [(tn.randn(n, 4),) for n in SIZES]
     dynamo.mark_dynamic(calls[0][0], 0)

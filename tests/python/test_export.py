@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,12 +128,48 @@ def test_graphs_are_changed_and_run() -> None:
     net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
     gm = export(net, (tn.randn(2, 4),), dynamic_shapes=({0: Dim("n")},)).module()
     for node in gm.graph.nodes:
-        if node.op == "call_function" and node.target.__name__ == "relu":
-            node.target = tn.tanh
+        if node.target == tn.ops.aten.relu.default:
+            node.target = tn.ops.aten.tanh.default
     gm.graph.lint()
     gm.recompile()
     x = tn.randn(5, 4)
     assert tn.allclose(gm(x), net[2](tn.tanh(net[0](x))))
+
+
+class Sizes(nn.Module):
+    """Numbers that follow from two sizes, and a function that takes even ones alone."""
+
+    def forward(self, x: tn.Tensor, y: tn.Tensor) -> tuple[Any, ...]:
+        b, t = x.shape[:2]
+        halves = tn.cat([y[::2], y[1::2]]) + y.view(-1, 2).T.flatten()
+        flat = x.reshape(b * t, -1)
+        rows = [tn.zeros(b + t), tn.ones((b + 2) * t), tn.ones(b * (3 * t + 1)), tn.ones(b * t - t)]
+        return flat, *rows, tn.arange(b * t * len(y)), halves, b, {"n": [x.numel(), 7]}
+
+
+def test_numbers_that_follow_from_several_sizes(tmp_path: Path) -> None:
+    b, t, n = (Dim(name) for name in "btn")
+    shapes = ({0: b, 1: t}, {0: n})
+    ep = export(Sizes(), (tn.randn(3, 5, 2), tn.randn(4)), dynamic_shapes=shapes)
+    assert "b*(t*3+1)" in str(ep.program) and "(b+2)*t" in str(ep.program)
+    save(ep, tmp_path / "sizes.tng")
+    for made in (ep, load(tmp_path / "sizes.tng")):
+        changed = made.module()
+        changed.recompile()
+        for run in (made.module(), changed):
+            for i, j, k in ((3, 5, 4), (2, 7, 6), (6, 1, 2), (4, 4, 10)):
+                x, y = tn.randn(i, j, 2), tn.randn(k)
+                tn.testing.assert_close(run(x, y), Sizes()(x, y))
+
+
+def test_sizes_that_mix_by_no_rule() -> None:
+    class Mixed(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return tn.zeros(2 * x.shape[0] * x.shape[1] + 3 * x.shape[0] + 4 * x.shape[1] + 5)
+
+    free = ({0: Dim("b"), 1: Dim("t")},)
+    with pytest.raises(NotImplementedError, match="several sizes by no rule"):
+        export(Mixed(), (tn.ones(3, 5),), dynamic_shapes=free)
 
 
 def test_graphs_with_writes_and_modes() -> None:

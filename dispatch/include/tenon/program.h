@@ -122,10 +122,14 @@ TN_API tn_status tn_program_look_at(const tn_program *p, int32_t i, tn_program_l
 
 /* Makes sizes free. `other` is a recording of the same function in which dimension `dim` of the inputs
  * named by the bits of `inputs` had another size: whatever differs between the two must follow from it
- * by x * num / den + add. TN_E_UNSUPPORTED names what does not, and p stays as it was. low, high: the
- * sizes that a run accepts. */
+ * by x * num / den + add. What follows from a size that is free already is taken to go on as its multiple
+ * or as a sum: tn_program_agrees tells whether it does. TN_E_UNSUPPORTED names what does not follow, and
+ * p stays as it was. low, high: the sizes that a run accepts. */
 TN_API tn_status tn_program_generalize(tn_program *p, const tn_program *other, uint64_t inputs,
                                        int32_t dim, int64_t low, int64_t high, const char *name);
+/* Whether `other`, a recording of the same function in which all free sizes of p may differ at once, is
+ * what p is at those sizes. TN_E_UNSUPPORTED names what is another. */
+TN_API tn_status tn_program_agrees(const tn_program *p, const tn_program *other);
 
 /* The calling thread's modes on which a recording depends, as one number; -1: something looks at its
  * calls (autocast, a recording, a profiler, a layer), or captures them. */

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from typing import Any
@@ -121,9 +121,38 @@ class Program:
         _C._program_generalize(self._program, other._program, mask, dim, low, high, name)
         self.__dict__.pop("data", None)
 
+    def agrees(self, other: Program) -> None:
+        """RuntimeError: `other`, a recording with other free sizes, is another than this one then."""
+        _C._program_agrees(self._program, other._program)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a number in it follows from several sizes."""
+        return _has(self.data["nodes"], "steps")
+
     def to_bytes(self) -> bytes:
         """The bytes of a .tng file."""
         return _C._program_bytes(self._program)
+
+
+def _has(data: Any, key: str) -> bool:
+    if isinstance(data, dict):
+        return key in data or any(_has(v, key) for v in data.values())
+    return isinstance(data, list) and any(_has(v, key) for v in data)
+
+
+def size_steps(data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:
+    """How a number follows from free sizes: each size, and what is done to it with which number.
+    None: the number that came out of the sizes before it."""
+    for step in data.get("steps", (data,)):
+        kind, by = step["step"], step["den"]
+        whole: list[tuple[str, int | None]] = [("Div", by)] if by != 1 else []
+        made: list[tuple[str, int | None]] = [("Mul", step["num"])] if step["num"] != 1 else []
+        made += whole if kind != "times" else []
+        made += [("Add", step["add"])] if step["add"] else []
+        if kind != "is":
+            made.append(("Mul" if kind == "times" else "Add", None))
+        yield step["s"], made + (whole if kind == "times" else [])
 
 
 def load(source: str | os.PathLike[str] | bytes) -> Program:

@@ -107,8 +107,27 @@ def _free(
         elif not _gives(made, inputs, wanted):
             listed = _listed(program, names)
             raise RuntimeError(f"{name}: the parts of {listed} follow from it by no rule")
+    if known and made.mixes:
+        _check_together(program, names, made)
     if not known:
         raise RuntimeError(f"{name}: there is no other size to find out what follows from it")
+
+
+def _check_together(program: Program, names: Sequence[str] | None, made: Program) -> None:
+    """What follows from several sizes is what it is when they all differ."""
+    free = {symbol["name"] for symbol in made.data["symbols"]}
+    choices = [(s["name"], list(_sizes(s))) for s in program.data["symbols"] if s["name"] in free]
+    for i in range(max(len(sizes) for _, sizes in choices)):
+        sizes = {name: other[i % len(other)] for name, other in choices if other}
+        try:
+            together, _ = _recorded(program, names, _inputs(program, sizes))
+        except MemoryError:
+            raise
+        except Exception:  # the program does not take these sizes together
+            continue
+        made.agrees(together)
+        return
+    raise RuntimeError(f"no other sizes of {', '.join(sorted(free))} can be tried together")
 
 
 def _gives(made: Program, inputs: list[Any], wanted: Sequence[Any]) -> bool:

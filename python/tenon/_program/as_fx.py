@@ -10,7 +10,7 @@ from typing import Any
 
 import tenon
 from tenon import _C, fx
-from tenon._program import Program
+from tenon._program import Program, size_steps
 from tenon._program.foreign import Call
 from tenon._program.guards import Unfit
 from tenon._tensor import aten
@@ -44,7 +44,7 @@ def value(data: Any, special: Callable[[str, dict[str, Any]], Any]) -> Any:
     if not isinstance(data, dict):
         return data
     kind = next(iter(data))
-    if kind in ("v", "s", "generator"):
+    if kind in ("v", "s", "steps", "generator"):
         return special(kind, data)
     if kind == "dtype":
         return getattr(tenon, data["dtype"])
@@ -68,6 +68,9 @@ def _overload(name: str, args: Any, kwargs: Any) -> Any:
     return aten.overload_for(name, tuple(shown), kwargs)
 
 
+_STEPS = {"Mul": operator.mul, "Div": operator.floordiv, "Add": operator.add}
+
+
 class _Builder:
     aten = False  # nodes call `ops.aten.add.Tensor` where that is an operator's name
 
@@ -85,22 +88,23 @@ class _Builder:
         self.nodes[i] = self.graph.get_attr(path)
 
     def size(self, data: dict[str, Any]) -> Any:
-        name = data["s"]
+        """A number that follows from sizes."""
+        made: Any = None
+        for name, steps in size_steps(data):
+            size: Any = self._symbol(name)
+            for step, by in steps:
+                size = self.graph.call_function(_STEPS[step], (size, made if by is None else by))
+            made = size
+        return made
+
+    def _symbol(self, name: str) -> Any:
         if name not in self.sizes:
             for i in self.data["inputs"]:
                 shape = self.data["values"][i]["shape"]
                 if name in shape and name not in self.sizes:
                     at = (self.nodes[i], shape.index(name))
                     self.sizes[name] = self.graph.call_method("size", at)
-        size: Any = self.sizes[name]
-        for fn, by, plain in (
-            (operator.mul, data["num"], 1),
-            (operator.floordiv, data["den"], 1),
-            (operator.add, data["add"], 0),
-        ):
-            if by != plain:
-                size = self.graph.call_function(fn, (size, by))
-        return size
+        return self.sizes[name]
 
     def argument(self, data: Any) -> Any:
         def special(kind: str, data: dict[str, Any]) -> Any:
@@ -190,10 +194,17 @@ class _Builder:
         return fx.GraphModule(self.root, self.graph)
 
 
-def graph_module(program: Program) -> fx.GraphModule:
-    """A GraphModule that takes the program's inputs and returns a tuple of its outputs."""
+class _AtenBuilder(_Builder):
+    aten = True
+
+
+def graph_module(program: Program, aten: bool = False) -> fx.GraphModule:
+    """A GraphModule that takes the program's inputs and returns a tuple of its outputs; `aten`:
+    its nodes call what `ops.aten` has under PyTorch's names."""
     data = program.data
-    return _Builder(program).build(0, len(data["nodes"]), data["inputs"], data["outputs"], ())
+    return (_AtenBuilder if aten else _Builder)(program).build(
+        0, len(data["nodes"]), data["inputs"], data["outputs"], ()
+    )
 
 
 def part_module(

@@ -17,7 +17,14 @@ from tenon import _C, _program
 from tenon._program import foreign, guards, parts, quick
 from tenon._program.guards import Unfit
 from tenon._program.parts import Recorded
-from tenon._program.traced import Layout, input_names, resized, unchanged, weights_of
+from tenon._program.traced import (
+    Layout,
+    all_resized,
+    input_names,
+    resized,
+    unchanged,
+    weights_of,
+)
 from tenon._program.watch import Watch
 
 _MOST = 8  # graphs of one function; beyond that it runs as Python
@@ -44,6 +51,7 @@ class Entry:
     sized: bool
     held: dict[int, int]  # memory of a weight, or of another tensor that guards compare: which
     inside: list[int]  # what `shared` said of the first call
+    outputs: Layout
     way: Any = None  # the short one (python/src/quick.c)
     missed: int = 0  # calls that it did not serve
 
@@ -335,7 +343,7 @@ class Compiled:
             call.static, shapes, call.own,
             watch.values(), guards.of_names(watch.values()), rec.program, weights,
             data["inputs"][: len(call.tensors)], steps, parts.acts(rec.program) or bool(rec.calls),
-            watch.sized, {}, [],
+            watch.sized, {}, [], rec.outputs,
         )  # fmt: skip
         seen = [*weights.values(), *guards.tensors_in([call.own, entry.globals])]
         for t in seen:
@@ -388,6 +396,8 @@ class Compiled:
         for entry in self.entries:
             if entry.static != call.static or entry.own != call.own or entry.sized or watch.sized:
                 continue
+            if not entry.outputs.matches(rec.outputs):
+                continue  # a number that is returned follows from the size
             by: dict[tuple[int, Any, int], list[int]] = {}
             for i, (old, new) in enumerate(zip(entry.shapes, call.shapes, strict=True)):
                 for d, (a, b) in enumerate(zip(old, new, strict=True)):
@@ -423,12 +433,29 @@ class Compiled:
                 raise
             except Exception:  # noqa: BLE001, S112 - the function does not take the size
                 continue
-            if second is not None and reason is None:
+            if second is not None and reason is None and second.outputs.matches(rec.outputs):
                 _generalize(rec.program, second.program, inputs, dim)
-        if _divides(rec.program.data["nodes"]):
+        mixed = rec.program.mixes and not self._agrees(call, rec.program, owner)
+        if mixed or _divides(rec.program.data["nodes"]):
             self.dynamic = False
             return rec, None
         return rec, _shapes(rec)
+
+    def _agrees(self, call: Call, program: Any, owner: Any) -> bool:
+        """Whether what follows from several sizes is what it is when they all differ."""
+        for other in all_resized(program, call.tensors):
+            args, kwargs = call.layout.build([other[i] for i in call.static[3]])
+            try:
+                with unchanged(owner):
+                    together, reason, _, _ = self._record(args, kwargs, other)
+                if together is not None and reason is None:
+                    program.agrees(together.program)
+                    return True
+            except MemoryError:
+                raise
+            except Exception:  # noqa: BLE001, S112 - the function does not take these sizes
+                continue
+        return False
 
 
 def _generalize(program: Any, other: Any, inputs: Iterable[int], dim: int) -> bool:

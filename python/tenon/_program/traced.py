@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tenon
 from tenon import _program
-from tenon._program import BUFFER, PARAMETER
+from tenon._program import BUFFER, PARAMETER, Program
 from tenon.utils import _pytree
 
 
@@ -28,6 +29,7 @@ class Layout:
 
     def __init__(self, spec: _pytree.TreeSpec, fixed: list[Any], tensors: list[int]) -> None:
         self.spec, self.fixed, self.tensors = spec, fixed, tensors
+        self.numbers: list[int] = []
 
     @classmethod
     def of(cls, tree: Any, what: str) -> tuple[Layout, list[Any]]:
@@ -43,10 +45,19 @@ class Layout:
                 )
         return cls(spec, fixed, tensors), found
 
+    def with_numbers(self, flat: list[Any]) -> list[Any]:
+        """Makes whole numbers among the leaves tensors; `build` makes numbers of them again."""
+        found = dict(zip(self.tensors, flat, strict=True))
+        self.numbers = [i for i, v in enumerate(self.fixed) if type(v) is int and i not in found]
+        for i in self.numbers:
+            found[i], self.fixed[i] = tenon.full((), self.fixed[i], dtype=tenon.int64), None
+        self.tensors = sorted(found)
+        return [found[i] for i in self.tensors]
+
     def build(self, tensors: Sequence[Any]) -> Any:
         leaves = list(self.fixed)
         for i, t in zip(self.tensors, tensors, strict=True):
-            leaves[i] = t
+            leaves[i] = t.item() if i in self.numbers else t
         return self.spec.unflatten(leaves)
 
     def paths(self) -> list[tuple[Any, ...]]:
@@ -72,11 +83,14 @@ class Layout:
             "spec": _pytree.treespec_dumps(self.spec),
             "fixed": self.fixed,
             "tensors": self.tensors,
+            **({"numbers": self.numbers} if self.numbers else {}),
         }
 
     @classmethod
     def load(cls, data: dict[str, Any]) -> Layout:
-        return cls(_pytree.treespec_loads(data["spec"]), data["fixed"], data["tensors"])
+        made = cls(_pytree.treespec_loads(data["spec"]), data["fixed"], data["tensors"])
+        made.numbers = data.get("numbers", [])
+        return made
 
 
 # ---- Recording -----------------------------------------------------------------------------------
@@ -161,7 +175,10 @@ class Recording:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         around: Callable[[Callable[[int], None]], Any] | None = None,
+        numbers: bool = False,
     ) -> None:
+        """`numbers`: those that are returned are results of the program, too."""
+        self.numbers = numbers
         self.layout, tensors = Layout.of((args, kwargs), "inputs of a trace")
         names = input_names(fn, args, kwargs)
         if len(names) != len(tensors):
@@ -177,7 +194,7 @@ class Recording:
             given = fn(*args, **kwargs)
             write_back(fn, weights)
             self.outputs, flat = Layout.of(given, "outputs of a trace")
-            return flat
+            return self.outputs.with_numbers(flat) if numbers else flat
 
         self.program, self.results = _program.record(
             call, dict(zip(names, own, strict=True)), weights, around
@@ -192,6 +209,10 @@ class Recording:
         return json.dumps(
             {"inputs": self.layout.dump(), "outputs": self.outputs.dump(), **more}, sort_keys=True
         )
+
+
+class NumbersDiffer(RuntimeError):
+    """A number that a function returns follows from a size."""
 
 
 def resized(tensors: Sequence[Any], chosen: Sequence[tuple[int, int]], size: int) -> list[Any]:
@@ -223,9 +244,9 @@ def free_size(
     seen = tensors[chosen[0][0]].shape[chosen[0][1]]
     times, plus = rule
     n, least = (seen - plus) // times, -((plus - low) // times)
-    counts = (2 * n + 1, n + 1, max(n // 2, least), 3 * n + 2, n + 2)
+    counts = (2 * n + 1, n + 1, max(n // 2, least), 3 * n + 2, n + 2, 2 * n, 4 * n, 3 * n, n + 8)
     wanted = [times * count + plus for count in counts]
-    sizes = [s for s in dict.fromkeys(wanted) if max(low, 1) <= s <= high and s != seen][:3]
+    sizes = [s for s in dict.fromkeys(wanted) if max(low, 1) <= s <= high and s != seen]
     if len(sizes) < 2:
         raise RuntimeError(f"{name}: two sizes from {low} to {high} that are not {seen} are needed")
     module = fn if isinstance(fn, tenon.nn.Module) else getattr(fn, "__self__", None)
@@ -233,18 +254,19 @@ def free_size(
     if len(dims) != 1:
         raise RuntimeError(f"{name}: a size must be in the same dimension of all its inputs")
 
-    def again(size: int) -> tuple[Recording, list[Any]]:
+    def again(size: int) -> tuple[Recording, list[Any], int]:
         other = resized(tensors, chosen, size)
         args, kwargs = recording.layout.build(other)
         with unchanged(module):
-            return Recording(fn, args, kwargs), other
+            return Recording(fn, args, kwargs, numbers=recording.numbers), other, size
 
-    second, _ = again(sizes[0])
+    (second, _, _), *others = _those_taken(again, sizes, seen)
+    if not recording.outputs.matches(second.outputs):
+        raise NumbersDiffer(f"{name}: what the function returns beside tensors depends on it")
     recording.program.generalize(
         second.program, [i for i, _ in chosen], dims.pop(), low, high, name
     )
-    for size in sizes[1:]:
-        checked, other = again(size)
+    for checked, other, size in others:
         with unchanged(module):
             got = recording.program(*other)
         for a, b in zip(got, checked.results, strict=True):
@@ -254,3 +276,61 @@ def free_size(
                     f"{name}: with {size} the function gives something else than the program: "
                     "numbers in it follow from the size by no rule that a program keeps"
                 )
+    if recording.program.mixes:
+        with unchanged(module):
+            _check_together(recording, fn, tensors, name)
+
+
+def _those_taken(call: Callable[[int], Any], sizes: list[int], seen: int) -> list[Any]:
+    """Up to three calls with sizes that the function takes. It may take multiples alone (halves
+    that are doubled), of which an operator's error tells."""
+    made: list[Any] = []
+    failed: list[int] = []
+    common, error = seen, None
+    for size in sizes:
+        if len(made) == 3:
+            break
+        try:
+            made.append(call(size))
+            common = math.gcd(common, size)
+        except RuntimeError as err:
+            if type(err) is not RuntimeError:
+                raise
+            failed.append(size)
+            error = error or err
+    if error and (len(made) < 2 or any(size % common == 0 for size in failed)):
+        raise error
+    return made
+
+
+def all_resized(program: Program, tensors: Sequence[Any]) -> Iterator[list[Any]]:
+    """The tensors with all free sizes of the program changed, in a few ways."""
+    data = program.data
+    shapes = [data["values"][i]["shape"] for i in data["inputs"]]
+    for grow in (lambda n: n + 1, lambda n: 2 * n, lambda n: 2 * n + 1, lambda n: n - 1):
+        out = list(tensors)
+        for symbol in data["symbols"]:
+            size = min(max(grow(symbol["seen"]), symbol["low"]), symbol["high"])
+            chosen = [(i, s.index(symbol["name"])) for i, s in enumerate(shapes)
+                      if symbol["name"] in s]  # fmt: skip
+            out = resized(out, chosen, size)
+        yield out
+
+
+def _check_together(
+    recording: Recording, fn: Callable[..., Any], tensors: Sequence[Any], name: str
+) -> None:
+    """What follows from several sizes is what it is when they all differ."""
+    failed = None
+    for other in all_resized(recording.program, tensors):
+        args, kwargs = recording.layout.build(other)
+        try:
+            together = Recording(fn, args, kwargs, numbers=recording.numbers).program
+        except MemoryError:
+            raise
+        except Exception as err:  # noqa: BLE001 - the function does not take these sizes together
+            failed = err
+            continue
+        recording.program.agrees(together)
+        return
+    raise RuntimeError(f"{name}: no other sizes can be tried with those that are free: {failed}")

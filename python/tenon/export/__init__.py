@@ -17,7 +17,7 @@ from typing import Any
 import tenon
 from tenon import _program, jit
 from tenon._program import COMMON, DEAD, FOLD
-from tenon._program.traced import Recording, free_size, unchanged
+from tenon._program.traced import NumbersDiffer, Recording, free_size, unchanged
 from tenon._submodules import on_demand
 from tenon.export import exported_program, graph_signature
 from tenon.export.decompositions import default_decompositions
@@ -101,9 +101,11 @@ def _transient(mod: Module) -> list[str]:
     ]
 
 
-def _record(mod: Module, args: Any, kwargs: Any, scopes: Any = None) -> Recording:
+def _record(
+    mod: Module, args: Any, kwargs: Any, scopes: Any = None, numbers: bool = False
+) -> Recording:
     with unchanged(mod):
-        return Recording(mod, args, kwargs, scopes)
+        return Recording(mod, args, kwargs, scopes, numbers)
 
 
 def _free(recording: Recording, mod: Module, tensors: list[Any], size: FreeSize) -> None:
@@ -147,6 +149,8 @@ def _free_hints(
                 recording = attempt([*done, wanted])
             except MemoryError:
                 raise
+            except NumbersDiffer:
+                raise
             except Exception as err:
                 failed = err
                 continue
@@ -182,7 +186,7 @@ def export(
     def again() -> Recording:
         nonlocal scopes
         scopes = _Scopes(mod)
-        recording = _record(mod, args, kwargs, scopes)
+        recording = _record(mod, args, kwargs, scopes, numbers)
         count, where = recording.program.reads
         if count:
             raise RuntimeError(
@@ -192,8 +196,12 @@ def export(
             )
         return recording
 
-    scopes = _Scopes(mod)
-    recording = _free_hints(again, mod, tensors, sizes)
+    scopes, numbers = _Scopes(mod), False
+    try:
+        recording = _free_hints(again, mod, tensors, sizes)
+    except NumbersDiffer:
+        numbers = True
+        recording = _free_hints(again, mod, tensors, sizes)
     recording.program.optimize(FOLD | COMMON | DEAD)
     jit._wrap(mod, recording)
     note = json.loads(recording.program.note)

@@ -207,7 +207,7 @@ class ExportedModule(fx.GraphModule):
     def __init__(self, program: Program) -> None:
         note = json.loads(program.note)
         self.__dict__["_runs"] = False
-        made = as_fx.graph_module(program)
+        made = as_fx.graph_module(program, aten=True)
         self.__dict__.update(_program=program, _note=note)
         self.__dict__["_takes"], self.__dict__["_gives"] = jit._Runs(), Layout.load(note["outputs"])
         self._takes._adopt(program, note)

@@ -9,7 +9,7 @@ import numpy as np
 
 import tenon
 from tenon import onnx as _onnx
-from tenon._program import Program
+from tenon._program import Program, size_steps
 from tenon._program.apart import take_apart
 from tenon._program.as_fx import value
 from tenon.export import ExportedProgram
@@ -158,19 +158,24 @@ class Writer:
         return self.emit("Concat", parts, 1, {"axis": 0})
 
     def size(self, data: dict[str, Any]) -> Size:
-        """A size that differs, out of the shape of the first input that has it."""
-        name = data["s"]
+        """A number that follows from sizes that differ."""
+        made: Any = None
+        for name, steps in size_steps(data):
+            size: Any = self._symbol(name)
+            for op, number in steps:
+                by = made if number is None else self.const(np.asarray([number], np.int64))
+                size = self.emit(op, [size, by], 1, {})
+            made = size
+        return Size(made)
+
+    def _symbol(self, name: str) -> str:
+        """A size, out of the shape of the first input that has it."""
         if name not in self.sizes:
             at = next(i for i in self.data["inputs"] if name in self.values[i]["shape"])
             dim = self.values[at]["shape"].index(name)
             part = {"start": dim, "end": dim + 1}
             self.sizes[name] = self.emit("Shape", [self.names[at]], 1, part)
-        made = self.sizes[name]
-        steps = (("Mul", data["num"], 1), ("Div", data["den"], 1), ("Add", data["add"], 0))
-        for op, by, plain in steps:
-            if by != plain:
-                made = self.emit(op, [made, self.const(np.asarray([by], np.int64))], 1, {})
-        return Size(made)
+        return self.sizes[name]
 
     def argument(self, data: Any) -> Any:
         def special(kind: str, data: dict[str, Any]) -> Any:
