@@ -122,7 +122,7 @@ class Program:
         self.__dict__.pop("data", None)
 
     def agrees(self, other: Program) -> None:
-        """RuntimeError: `other`, a recording with other free sizes, is another than this one then."""
+        """RuntimeError: `other`, recorded with other sizes, is another than this one then."""
         _C._program_agrees(self._program, other._program)
 
     @property
