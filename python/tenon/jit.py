@@ -6,11 +6,14 @@ looks through a function's source and runs it as Python; only what was traced ca
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
 import json
 import os
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +68,43 @@ def is_tracing() -> bool:
 # ---- What was traced -----------------------------------------------------------------------------
 
 
+class _Scripts(threading.local):
+    """Scripts that were called while the thread traced, and how often each looked at values."""
+
+    def __init__(self) -> None:
+        self.called: dict[str, int] = {}
+        self.depth = 0
+
+
+_scripts = _Scripts()
+
+
+@contextlib.contextmanager
+def _script_called(name: str) -> Iterator[None]:
+    """Notes a script's call in a trace: its conditions and loops are part of what is traced."""
+    before = _program.looks()
+    _scripts.depth += 1
+    try:
+        yield
+    finally:
+        _scripts.depth -= 1
+        if not _scripts.depth and is_tracing():
+            count = _program.looks() - before
+            _scripts.called[name] = _scripts.called.get(name, 0) + count
+
+
+class _Scripted:
+    """A function that was traced through scripts. Where these look at values the program is what
+    they did once, and the function is called in its stead."""
+
+    def __init__(self, fn: Callable[..., Any], called: dict[str, int]) -> None:
+        self.fn = fn
+        self.looks = [name for name, count in called.items() if count]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Scripted:
+        return self
+
+
 class _Runs:
     """A program with structured inputs and outputs."""
 
@@ -73,21 +113,27 @@ class _Runs:
     _outputs: Layout
     original_name: str
     _origin: Origin | None
+    _scripted: _Scripted | None
 
     def _adopt(self, program: Program, note: dict[str, Any]) -> None:
         self.__dict__["program"] = program
-        self.__dict__["_origin"] = None
+        self.__dict__["_origin"] = self.__dict__["_scripted"] = None
         self.__dict__["_inputs"] = Layout.load(note["inputs"])
         self.__dict__["_outputs"] = Layout.load(note["outputs"])
         self.__dict__["original_name"] = note.get("name", "")
         self.__dict__["_names"] = note.get("arguments", [])
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
+        scripted = self._scripted
+        if scripted is not None and scripted.looks:
+            return scripted.fn(*args, **kwargs)
         tensors = self._tensors(args, kwargs)
         try:
             results = self.program(*tensors)
         except RuntimeError:
             if not self._widen([t.shape for t in tensors]):
+                if scripted is not None and not is_tracing():
+                    return scripted.fn(*args, **kwargs)
                 raise
             results = self.program(*tensors)
         return self._outputs.build(results)
@@ -136,6 +182,13 @@ class _Runs:
         for name in self._names[len(args) :]:
             if name in kwargs and name not in recorded.context:
                 args.append(kwargs.pop(name))
+        if recorded.context and not kwargs:  # recorded by name, called by position
+            first = self._inputs.spec.child(0).num_children
+            for name in recorded.context:
+                place = self._names.index(name) if name in self._names else len(args)
+                if first <= place < len(args):
+                    kwargs[name] = args[place]
+            args = args[: len(args) - len(kwargs)]
         if recorded.context and set(recorded.context) == set(kwargs):
             kwargs = {k: kwargs[k] for k in recorded.context}
         return tuple(args), kwargs
@@ -153,6 +206,12 @@ class _Runs:
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         save(self, f, _extra_files)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        made = _of_program(_program.load(self.program.to_bytes()), type(self))
+        _mark_trained(made)
+        memo[id(self)] = made
+        return made.train(self.training) if isinstance(made, ScriptModule) else made
 
 
 class ScriptFunction(_Runs):
@@ -242,13 +301,14 @@ def _closest(a: Any, b: Any, tolerance: float) -> bool:
 
 def _check(
     recording: Recording, fn: Callable[..., Any], example: tuple[Any, ...], tolerance: float
-) -> None:
-    """Calls the function again and compares."""
+) -> Program:
+    """Records the function again and compares."""
     _, tensors = Layout.of((example, {}), "inputs of a trace")
     fresh = [t.detach().clone() for t in tensors]
     args, kwargs = recording.layout.build([t.detach().clone() for t in tensors])
     with tenon.no_grad(), unchanged(fn):
-        expected = Layout.of(fn(*args, **kwargs), "outputs of a trace")[1]
+        again = Recording(fn, args, kwargs)
+        expected = again.results
     with tenon.no_grad(), unchanged(fn):
         got = recording.program(*fresh)
     for i, (a, b) in enumerate(zip(got, expected, strict=True)):
@@ -260,6 +320,7 @@ def _check(
                 TracerWarning,
                 stacklevel=4,
             )
+    return again.program
 
 
 def _free_batch(origin: Origin, recording: Recording) -> Recording:
@@ -293,13 +354,16 @@ def trace(
     """
     if isinstance(func, _Runs) and not isinstance(func, (_Script, _ScriptedModule)):
         return func
+    _scripts.called.clear()
     if example_inputs is None and example_kwarg_inputs is None:
         raise RuntimeError("trace() needs example_inputs")
     args = () if example_inputs is None else _as_tuple(example_inputs)
     kwargs = example_kwarg_inputs or {}
     recording, origin = Recording(func, args, kwargs), None
+    first, constants = str(recording.program), _constants(recording.program)
     count, where = recording.program.reads
-    if count:
+    scripts = dict(_scripts.called)
+    if count > sum(scripts.values()):
         warnings.warn(
             "Converting a tensor to a Python number or array might cause the trace to be "
             "incorrect: what was computed with it is a constant of the program"
@@ -307,17 +371,34 @@ def trace(
             TracerWarning,
             stacklevel=2,
         )
-    elif check_trace and not kwargs:
+    elif check_trace and not kwargs and not count:
         origin = Origin(func, recording.layout, Layout.of((args, {}), "inputs of a trace")[1])
         recording = _free_batch(origin, recording)
-    if check_trace and not kwargs:
-        _check(recording, func, args, check_tolerance)
+    if check_trace and not kwargs and not any(scripts.values()):
+        again = _check(recording, func, args, check_tolerance)
+        if str(again) != first or not _same(_constants(again), constants):
+            raise TracingCheckError(
+                "Tracing failed sanity checks!\nERROR: Graphs differed across invocations!\n"
+                "The function keeps state that is no parameter or buffer, or takes another course "
+                "each time"
+            )
         for more in check_inputs or ():
             _check(recording, func, _as_tuple(more), check_tolerance)
     recording.program.optimize(DEAD)
     made = _wrap(func, recording)
-    made.__dict__["_origin"] = origin
+    made.__dict__.update(_origin=origin, _scripted=_Scripted(func, scripts) if scripts else None)
     return made
+
+
+def _constants(program: Program) -> list[Any]:
+    return [t.detach().clone() for name, _, t in program.weights if not name]
+
+
+def _same(a: list[Any], b: list[Any]) -> bool:
+    return all(
+        x.shape == y.shape and x.dtype == y.dtype and tenon.equal(x, y)
+        for x, y in zip(a, b, strict=True)
+    )
 
 
 def _argument_names(func: Any) -> list[str]:
@@ -386,6 +467,8 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     if not isinstance(m, _Runs):
         what = getattr(m, "__name__", type(m).__name__)
         raise RuntimeError(f"jit.save: {what} was not traced: use jit.trace")
+    if m._scripted is not None and m._scripted.looks:
+        _no_file(m._scripted.looks[0])
     m._widen()
     note = json.loads(m.program.note)
     texts = {k: v.decode() if isinstance(v, bytes) else v for k, v in (_extra_files or {}).items()}
@@ -416,14 +499,19 @@ def load(
         raise RuntimeError(f"jit.load: {name}: {err}") from None
     made = _of_program(program)
     note = json.loads(program.note)
-    if isinstance(made, ScriptModule):
-        wanted = set(note.get("grads", ()))
-        for name, p in made.named_parameters():
-            p.requires_grad_(name in wanted)
+    _mark_trained(made)
     if _extra_files is not None:
         for name in _extra_files:
             _extra_files[name] = note.get("extra", {}).get(name, "")
     return made
+
+
+def _mark_trained(made: Any) -> None:
+    """Parameters require gradients as they did in the module that was traced."""
+    if isinstance(made, ScriptModule):
+        wanted = set(json.loads(made.program.note).get("grads", ()))
+        for name, p in made.named_parameters():
+            p.requires_grad_(name in wanted)
 
 
 def freeze(
@@ -464,7 +552,8 @@ class _Script(ScriptFunction):
         self.original_name = fn.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._fn(*args, **kwargs)
+        with _script_called(self.original_name):
+            return self._fn(*args, **kwargs)
 
     @property
     def name(self) -> str:
@@ -497,6 +586,13 @@ class _ScriptedModule:
     """What a scripted module has beside what its class gives it."""
 
     _apply = Module._apply
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with _script_called(self.original_name):
+            return Module.__call__(self, *args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy._reconstruct(self, memo, *self.__reduce_ex__(4))  # type: ignore[attr-defined]
 
     @property
     def original_name(self) -> str:
@@ -584,8 +680,21 @@ def interface(obj: type) -> type:
 
 
 def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function: a trace follows the course that it takes."""
-    return fn
+    """The function, which is a script where it is traced."""
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _script_called(fn.__name__):
+            return fn(*args, **kwargs)
+
+    return call
+
+
+def _unwrap_optional(x: Any) -> Any:
+    """The value, which is not None."""
+    if x is None:
+        raise AssertionError("Unwrapping null optional")
+    return x
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:

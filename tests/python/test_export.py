@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,39 @@ def test_graphs_are_changed_and_run() -> None:
     gm.recompile()
     x = tn.randn(5, 4)
     assert tn.allclose(gm(x), net[2](tn.tanh(net[0](x))))
+
+
+def test_arguments_of_other_kinds() -> None:
+    """The classes of errors are PyTorch's."""
+
+    class Scaled(nn.Module):
+        def forward(self, d: dict[str, tn.Tensor], k: int) -> tn.Tensor:
+            return d["x"] * k
+
+    free = {"d": {"x": {0: Dim("n", min=2, max=4)}}, "k": None}
+    run = export(Scaled(), ({"x": tn.ones(3, 2)}, 3), dynamic_shapes=free).module()
+    for x, what in ((tn.ones(5, 2), "[0] <= 4"), (tn.ones(1, 2), "[0] >= 2"),
+                    (tn.ones(3, 3), "[1] == 2")):  # fmt: skip
+        with pytest.raises(AssertionError, match=re.escape(f"Guard failed: d_x.size(){what}")):
+            run({"x": x}, 3)
+    with pytest.raises(AssertionError, match="Guard failed"):
+        run({"x": tn.ones(3, 2)}, 4)
+    with pytest.raises(ValueError, match="recorded for arguments"):
+        run({"z": tn.ones(3, 2)}, 3)
+
+
+def test_maps_over_rows() -> None:
+    from tenon._torch import _higher_order_ops as higher
+
+    class Rows(nn.Module):
+        def forward(self, xs: tn.Tensor, y: tn.Tensor) -> Any:
+            return higher.map(lambda x, y: {"s": (x * y).sum(), "t": x - y}, xs, y)
+
+    xs, y = tn.randn(3, 2), tn.randn(2)
+    got = export(Rows(), (xs, y)).module()(xs, y)
+    tn.testing.assert_close(got, {"s": (xs * y).sum(1), "t": xs - y})
+    with pytest.raises(RuntimeError, match="Leading dimensions"):
+        higher.map(lambda x: x, tn.ones(()))
 
 
 class Sizes(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
@@ -173,6 +174,81 @@ def test_branches_on_values_warn_with_the_line() -> None:
     assert traced(tn.ones(2)).tolist() == [2, 2]
     with pytest.warns(jit.TracerWarning, match="does not match"):
         jit.trace(fn, (tn.ones(2),), check_inputs=[(-tn.ones(2),)])
+
+
+def test_state_that_a_trace_cannot_see_is_an_error() -> None:
+    calls = []
+
+    def counts(x: tn.Tensor) -> tn.Tensor:
+        calls.append(1)
+        return x + len(calls)
+
+    with pytest.raises(jit.TracingCheckError, match="sanity"):
+        jit.trace(counts, (tn.ones(1),))
+
+
+@jit.script
+def halves(x: tn.Tensor, times: int) -> tn.Tensor:
+    for _ in range(times):
+        x = x / 2 if bool(x.sum() > 3) else x + 1
+    return x
+
+
+def test_traces_through_scripts_take_each_course(tmp_path: Path) -> None:
+    class Steps(tn.nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return halves(x, 3)
+
+    class Net(tn.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.steps = tn.nn.Linear(2, 2), jit.script(Steps())
+
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return self.steps(self.fc(x)) * 2
+
+    @jit.script_if_tracing
+    def flips(x: tn.Tensor) -> tn.Tensor:
+        return x if x.sum() > 0 else -x
+
+    net = Net()
+    for fn in (net, lambda x: flips(x) + 1, lambda x: halves(x, 2)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            traced = jit.trace(fn, (tn.ones(1, 2),))
+        for x in (tn.ones(1, 2), -tn.ones(1, 2), tn.full((3, 2), 9.0)):
+            assert tn.equal(traced(x), fn(x))
+        with pytest.raises(RuntimeError, match="scripted"):
+            jit.save(traced, tmp_path / "steps.tng")
+    with tn.no_grad():
+        net.fc.weight.zero_()
+    assert tn.equal(jit.trace(net, (tn.ones(1, 2),)).fc.weight, tn.zeros(2, 2))
+
+
+def test_copies_have_weights_of_their_own() -> None:
+    traced = jit.trace(tn.nn.Linear(2, 2), (tn.ones(1, 2),))
+    copied, x = copy.deepcopy(traced), tn.ones(1, 2)
+    before = traced(x)
+    with tn.no_grad():
+        traced.weight.zero_()
+    assert tn.equal(copied(x), before) and tn.equal(traced(x)[0], traced.bias)
+    copied(x).sum().backward()
+    assert copied.weight.grad is not None and traced.weight.grad is None
+    function = copy.deepcopy(jit.trace(lambda x: x * 3, (tn.ones(2),)))
+    assert function(tn.ones(2)).tolist() == [3, 3]
+    scripted = copy.deepcopy(jit.script(Pooled()))
+    assert scripted(tn.ones(1, 3, 4, 4)).shape == (1, 2)
+
+
+def test_names_become_places() -> None:
+    class Sum(tn.nn.Module):
+        def forward(self, a: tn.Tensor, b: tn.Tensor, c: tn.Tensor) -> tn.Tensor:
+            return a + 2 * b + 4 * c
+
+    a, b, c = tn.ones(2), tn.zeros(2), tn.full((2,), 3.0)
+    traced = jit.trace(Sum(), example_kwarg_inputs={"c": c, "a": a, "b": b})
+    for got in (traced(a, b, c), traced(b=b, a=a, c=c)):
+        assert got.tolist() == [13, 13]
 
 
 def test_arrays_of_computed_values_warn() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
@@ -175,6 +176,7 @@ def record(
     `scope`. Composites that `apart` names become their parts, with None all do.
     """
     program = _C._program_begin()
+    before, _recording.program = _recording.program, program
     try:
         for name, tensor in inputs.items():
             _C._program_input(program, tensor, name)
@@ -187,5 +189,18 @@ def record(
             results = fn()
         _C._program_end(program, tuple(results))
     finally:
+        _recording.program = before
         _C._program_cancel(program)
     return Program(program), results
+
+
+class _Recording(threading.local):
+    program: Any = None
+
+
+_recording = _Recording()
+
+
+def looks() -> int:
+    """How often values have been looked at in what the thread records now; 0: it does not."""
+    return 0 if _recording.program is None else _C._program_reads(_recording.program)[0]

@@ -134,6 +134,19 @@ def scan(
     return carry, shape.unflatten([_put_back(x, dim, reverse) for x in stacked])
 
 
+def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
+    """f(x, *args) of each x along the first dimension of xs, stacked."""
+    leaves, spec = _pytree.tree_flatten(xs)
+    if not leaves or any(not isinstance(x, Tensor) for x in leaves):
+        raise RuntimeError(f"Mapped xs can only consist of tensors. Got xs {leaves}.")
+    if any(x.ndim == 0 for x in leaves) or len({x.shape[0] for x in leaves}) != 1:
+        raise RuntimeError("Leading dimensions of mapped xs must be consistent.")
+    if leaves[0].shape[0] == 0:
+        raise RuntimeError("Leading dimensions of mapped xs cannot be 0.")
+    made = [f(spec.unflatten([x[i] for x in leaves]), *args) for i in range(leaves[0].shape[0])]
+    return _pytree.tree_map(lambda *parts: tenon.stack(list(parts)), *made)
+
+
 def while_loop(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any
 ) -> tuple[Any, ...]:

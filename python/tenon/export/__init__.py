@@ -186,7 +186,7 @@ def export(
     def again() -> Recording:
         nonlocal scopes
         scopes = _Scopes(mod)
-        recording = _record(mod, args, kwargs, scopes, numbers)
+        recording = _record(mod, args, kwargs, scopes, counted)
         count, where = recording.program.reads
         if count:
             raise RuntimeError(
@@ -196,11 +196,11 @@ def export(
             )
         return recording
 
-    scopes, numbers = _Scopes(mod), False
+    scopes, counted = _Scopes(mod), False
     try:
         recording = _free_hints(again, mod, tensors, sizes)
     except NumbersDiffer:
-        numbers = True
+        counted = True
         recording = _free_hints(again, mod, tensors, sizes)
     recording.program.optimize(FOLD | COMMON | DEAD)
     jit._wrap(mod, recording)

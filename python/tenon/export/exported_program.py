@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -201,6 +201,14 @@ class ExportedProgram:
         return f"ExportedProgram:\n{self.program}"
 
 
+class GuardError(AssertionError, RuntimeError):
+    """Arguments are others than those that a program was exported for."""
+
+
+class InputsError(ValueError, RuntimeError):
+    """Arguments have another structure than those that a program was exported for."""
+
+
 class ExportedModule(fx.GraphModule):
     """A module that runs a program; its graph can be changed, and runs after `recompile()`."""
 
@@ -260,10 +268,45 @@ class ExportedModule(fx.GraphModule):
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         """The program while the module holds its weights and graph, else the graph."""
-        tensors = self._takes._tensors(args, kwargs)
-        if self._runs and all(slots.get(name) is t for slots, name, t in self._slots):
+        tensors = self._fitting(args, kwargs)
+        if not self._runs or any(slots.get(name) is not t for slots, name, t in self._slots):
+            return self._gives.build(self._body(self, *tensors))
+        try:
             return self._gives.build(self._program(*tensors))
-        return self._gives.build(self._body(self, *tensors))
+        except RuntimeError as err:
+            failed = self._guard(tensors)
+            if failed is None:
+                raise
+            raise GuardError(f"Guard failed: {failed}\n{err}") from None
+
+    def _fitting(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The tensors of arguments like those of the recording."""
+        try:
+            return self._takes._tensors(args, kwargs)
+        except RuntimeError as err:
+            given = Layout.of(self._takes._arguments(args, kwargs), "inputs of a program")[0]
+            wanted = self._takes._inputs
+            if given.spec != wanted.spec or given.tensors != wanted.tensors:
+                raise InputsError(str(err)) from None
+            raise GuardError(f"Guard failed: {err}") from None
+
+    def _guard(self, tensors: Sequence[Any]) -> str | None:
+        """The size that the program was not made for, if there is one."""
+        data = self._program.data
+        bounds = {s["name"]: s for s in data["symbols"]}
+        sizes: dict[str, int] = {}
+        for i, t in zip(data["inputs"], tensors, strict=True):
+            value = data["values"][i]
+            for d, (size, now) in enumerate(zip(value["shape"], t.shape, strict=False)):
+                where, bound = f"{value['name']}.size()[{d}]", bounds.get(size)
+                wanted = size if bound is None else sizes.setdefault(size, now)
+                if bound and now < bound["low"]:
+                    return f"{where} >= {bound['low']}"
+                if bound and now > bound["high"]:
+                    return f"{where} <= {bound['high']}"
+                if now != wanted:
+                    return f"{where} == {wanted}"
+        return None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ExportedModule:
         made = _restored(self._program.to_bytes(), self.training)
