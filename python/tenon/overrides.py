@@ -77,7 +77,12 @@ def _overloaded(relevant: Iterable[Any]) -> list[Any]:
     found: list[Any] = []
     for arg in relevant:
         cls = type(arg)
-        if _protocol(arg) is None or any(type(f) is cls for f in found):
+        if _protocol(arg) is None:
+            continue
+        if not found:
+            found.append(arg)
+            continue
+        if any(type(f) is cls for f in found):
             continue
         at = next((i for i, f in enumerate(found) if issubclass(cls, type(f))), len(found))
         found.insert(at, arg)
@@ -92,8 +97,16 @@ def handle_torch_function(
 ) -> Any:
     """Asks the innermost mode, then the classes of the relevant arguments, for the result of
     public_api."""
-    overloaded = _overloaded(relevant_args)
-    types = tuple(type(a) for a in overloaded)
+    return _handle(public_api, _overloaded(relevant_args), args, kwargs)
+
+
+def _handle(
+    public_api: Callable[..., Any],
+    overloaded: list[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    types = tuple([type(a) for a in overloaded])
     if call_modes.functions():
         with call_modes.outside(call_modes.functions()) as mode:
             result = mode.__torch_function__(public_api, types, args, kwargs)
@@ -142,14 +155,15 @@ def _call(
 ) -> Any:
     """What the extension calls when an argument of an operator overrides, or a mode is entered."""
     function = _public(name, form)
-    if not call_modes.functions() and not _overloaded(relevant):
+    overloaded = _overloaded(relevant)
+    if not overloaded and not call_modes.functions():
         return call_modes.dispatched(name, form, function, args, kwargs)
     names = _named_behind(function)
     if names is not None:  # the arguments come in the operator's order
         first, rest = names
         kwargs = {**dict(zip(rest, args[first:])), **kwargs}
         args = args[:first]
-    return handle_torch_function(function, relevant, *args, **kwargs)
+    return _handle(function, overloaded, args, kwargs)
 
 
 _LEGACY = ("size_average", "reduce")  # of losses, which no operator has
@@ -233,8 +247,9 @@ def _default(
     cls: type, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
 ) -> Any:
     """Tensor.__torch_function__: runs func; tensors among the results become instances of cls."""
-    if not all(issubclass(cls, t) for t in types):
-        return NotImplemented
+    for t in types:
+        if not issubclass(cls, t):
+            return NotImplemented
     with DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
         return result if func in get_default_nowrap_functions() else _convert(result, cls)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from tenon import _C, return_types
 from tenon._C import Size, Tensor, dtype
@@ -34,12 +34,21 @@ class finfo:
         "float8_e8m0fnu": (127, 0, -127),
     }  # fmt: skip
 
-    def __init__(self, type: dtype | None = None) -> None:
+    _made: ClassVar[dict[Any, finfo]] = {}
+
+    def __new__(cls, type: dtype | None = None) -> finfo:
         kind = _C.get_default_dtype() if type is None else type
-        if not isinstance(kind, dtype) or not (kind.is_floating_point or kind.is_complex):
-            raise TypeError(
-                f"finfo() requires a floating point input type. Use iinfo to handle '{kind}'"
-            )
+        made = cls._made.get(kind)
+        if made is None:
+            if not isinstance(kind, dtype) or not (kind.is_floating_point or kind.is_complex):
+                raise TypeError(
+                    f"finfo() requires a floating point input type. Use iinfo to handle '{kind}'"
+                )
+            made = cls._made[kind] = object.__new__(cls)
+            made._find(kind)
+        return made
+
+    def _find(self, kind: dtype) -> None:
         self.dtype = repr(kind.to_real()).partition(".")[2]
         top, fraction, bottom = self._LIMITS[self.dtype]
         self.bits = kind.to_real().itemsize * 8
@@ -111,6 +120,9 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
     >>> tn.result_type(tn.ones(1), 2)
     tenon.float32
     """
+    if isinstance(tensor1, Tensor) and isinstance(tensor2, Tensor):
+        if (tensor1.ndim > 0) == (tensor2.ndim > 0):
+            return _C.promote_types(tensor1.dtype, tensor2.dtype)
     ranks: list[list[dtype]] = [[], [], []]
     for value in (tensor1, tensor2):
         if isinstance(value, Tensor):

@@ -151,6 +151,9 @@ def isin(
     return found if out is None else _ops._given(found, out=out)
 
 
+_FEW = 1024  # comparisons
+
+
 def _found(elements: Any, test_elements: Any, invert: builtins.bool) -> Tensor:
     if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
         raise TypeError("isin(): one of elements and test_elements must be a Tensor")
@@ -162,6 +165,9 @@ def _found(elements: Any, test_elements: Any, invert: builtins.bool) -> Tensor:
         if given.dtype is _C.bool or given.is_complex():
             raise RuntimeError(f"Unsupported input type encountered for isin(): {given.dtype}")
     dtype = _C.promote_types(elements.dtype, test_elements.dtype)
+    if elements.numel() * test_elements.numel() <= _FEW:  # less than to sort and to search
+        found = (elements.to(dtype).unsqueeze(-1) == test_elements.reshape(-1).to(dtype)).any(-1)
+        return ~found if invert else found
     table = test_elements.reshape(-1).to(dtype).sort()[0]
     elements = elements.to(dtype)
     if table.numel() == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -171,9 +172,14 @@ def __init_subclass__(cls: type, **kwargs: Any) -> None:
 
 def __torch_function__(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """Runs func; tensors among the results become instances of the class."""
-    from tenon import overrides
+    return _overrides()._default(cls, func, types, args, kwargs)
 
-    return overrides._default(cls, func, types, args, kwargs)
+
+@cache
+def _overrides() -> Any:
+    from tenon import overrides  # few programs have classes of tensors, and it costs time to import
+
+    return overrides
 
 
 def __array_wrap__(

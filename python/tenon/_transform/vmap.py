@@ -14,13 +14,12 @@ import functools
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import tenon
-from tenon import _C
 from tenon._tape.call_modes import BaseTorchFunctionMode
 from tenon._tensor import routed
 from tenon._transform import vmap_rules
@@ -153,15 +152,36 @@ class Batched(tenon.Tensor):
         return id(self)
 
 
+def _element(batch: Any) -> Batched:
+    plain = tenon.Tensor.detach(batch)
+    first = plain.select(0, 0) if batch.shape[0] else plain.new_empty(batch.shape[1:])
+    return first.as_subclass(Batched)
+
+
 def batched(batch: Any, level: int) -> Batched:
     """The tensor whose dimension 0 is mapped, as one element."""
-    with DisableTorchFunctionSubclass(), _C.no_grad():
-        plain = tenon.Tensor.detach(batch)
-        first = plain.select(0, 0) if batch.shape[0] else plain.new_empty(batch.shape[1:])
-        element = first.as_subclass(Batched)
+    if type(batch) is tenon.Tensor:
+        element = _element(batch)
+    else:
+        with DisableTorchFunctionSubclass():
+            element = _element(batch)
     element._batch = batch
     element._level = level
     return element
+
+
+def _innermost(values: Iterable[Any], number: int) -> int:
+    """The highest level of the mapped tensors among values, in lists, tuples and dicts too; at
+    least `number`."""
+    for v in values:
+        kind = type(v)
+        if kind is Batched:
+            number = max(number, v._level)
+        elif isinstance(v, dict):
+            number = _innermost(v.values(), number)
+        elif isinstance(v, list | tuple) and kind is not tenon.Size:
+            number = _innermost(v, number)
+    return number
 
 
 def is_batched(value: Any, level: int) -> bool:
@@ -170,10 +190,10 @@ def is_batched(value: Any, level: int) -> bool:
 
 def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with a mapped tensor among its arguments."""
-    numbers = [v._level for v in flat((args, kwargs)) if isinstance(v, Batched)]
-    if not numbers:
+    number = _innermost(args, _innermost(kwargs.values(), 0) if kwargs else 0)
+    if not number:
         return func(*args, **kwargs)
-    level = next((lv for lv in levels() if lv.number == max(numbers)), None)
+    level = next((lv for lv in levels() if lv.number == number), None)
     if level is None:
         raise RuntimeError("vmap: a tensor is used outside of the vmap that made it")
     name = getattr(func, "__name__", "")

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import tenon
@@ -109,17 +109,23 @@ class Entry:
     def place(self, *names: str) -> int | None:
         return next((i for i, a in enumerate(self.args) if a["name"] in names), None)
 
+    @cached_property
+    def _names(self) -> tuple[list[str], dict[str, str], set[str]]:
+        """Those that may come by position, the types of all, those without a default."""
+        return (
+            [a["name"] for a in self.args if not a["kwonly"]],
+            {a["name"]: a["type"] for a in self.args},
+            {a["name"] for a in self.args if a["default"] is None},
+        )
+
     def takes(self, call: Call) -> bool:
         """Whether the arguments are of this overload's kinds, as far as vmap has to know."""
-        free = [a["name"] for a in self.args if not a["kwonly"]]
+        free, types, needed = self._names
         given = dict(zip(free, call.args))
         if len(call.args) > len(free) or given.keys() & call.kwargs.keys():
             return False
         given |= {k: v for k, v in call.kwargs.items() if k != "out"}
-        types = {a["name"]: a["type"] for a in self.args}
-        if given.keys() - types.keys():
-            return False
-        if any(a["default"] is None and a["name"] not in given for a in self.args):
+        if given.keys() - types.keys() or needed - given.keys():
             return False
         return all(_is_of(value, types[name]) for name, value in given.items())
 
@@ -569,6 +575,11 @@ def _of_python(name: str) -> Callable[[Call], Any] | None:
     """The rule of what is no operator of the table."""
     if "::" in name:  # of a plugin, which says it itself
         return ADDED.get(_C._added_vmap(name) or "")
+    return _of_signs(name)
+
+
+@cache
+def _of_signs(name: str) -> Callable[[Call], Any] | None:
     if name == "__getitem__":
         return item
     if name in ("__matmul__", "__rmatmul__"):

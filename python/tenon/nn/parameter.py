@@ -30,6 +30,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     __torch_function__ = _C._disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        if type(data) is Tensor:
+            return Tensor._make_subclass(cls, data, requires_grad)
         if data is None:
             data = tenon.empty(0)
         if not isinstance(data, Tensor):
@@ -37,7 +39,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         own = getattr(type(data), "_as_parameter", None)  # a class with parameters of its own
         if own is not None and cls is Parameter:
             return own(data, requires_grad)
-        if type(data) is Tensor or issubclass(type(data), Parameter):
+        if issubclass(type(data), Parameter):
             return Tensor._make_subclass(cls, data, requires_grad)
         marked = data.detach().requires_grad_(requires_grad)
         if type(marked) is not type(data):

@@ -8,8 +8,7 @@ optimizer. `_closed`, where there is one, gives the rate of an epoch directly.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tenon import Tensor
@@ -107,11 +106,10 @@ class LRScheduler:
             for group, base in zip(self.optimizer.param_groups, self.base_lrs)
         ]
 
-    @contextmanager
-    def _inside_step(self) -> Iterator[None]:
+    def _inside_step(self, find: Callable[[], list[Any]]) -> list[Any]:
         self._get_lr_called_within_step = True
         try:
-            yield
+            return find()
         finally:
             self._get_lr_called_within_step = False
 
@@ -136,12 +134,10 @@ class LRScheduler:
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:
-        with self._inside_step():
-            if epoch is None:
-                self.last_epoch += 1
-                lrs = self.get_lr()
-            else:
-                self.last_epoch = epoch
-                closed = getattr(self, "_get_closed_form_lr", None)
-                lrs = closed() if closed is not None else self.get_lr()
-        self._set_lrs(lrs)
+        if epoch is None:
+            self.last_epoch += 1
+            closed = None
+        else:
+            self.last_epoch = epoch
+            closed = getattr(self, "_get_closed_form_lr", None)
+        self._set_lrs(self._inside_step(closed or self.get_lr))

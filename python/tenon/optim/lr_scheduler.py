@@ -434,9 +434,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_cur = epoch - self.T_0 * (self.T_mult**n - 1) / (self.T_mult - 1)
             self.T_i = self.T_0 * self.T_mult**n
         self.last_epoch = math.floor(epoch)
-        with self._inside_step():
-            lrs = self.get_lr()
-        self._set_lrs(lrs)
+        self._set_lrs(self._inside_step(self.get_lr))
 
 
 _LRScheduler = LRScheduler
