@@ -84,6 +84,10 @@ static double scale_of(const sdpa_args *a) {
     return a->scale.has ? a->scale.value : 1.0 / sqrt((double)(width > 0 ? width : 1));
 }
 
+static tn_tensor *scope_as(tni_scope *s, tn_tensor *t, int32_t dtype) {
+    return s->st != TN_OK || tn_tensor_dtype(t) == dtype ? t : scope_convert(s, t, dtype);
+}
+
 /* Heads of key and value, each repeated for the query heads that share it. */
 static tn_tensor *repeat_heads(tni_scope *s, tn_tensor *t, int64_t heads) {
     const int64_t *shape = tn_tensor_shape(t);
@@ -101,12 +105,12 @@ static tn_tensor *repeat_heads(tni_scope *s, tn_tensor *t, int64_t heads) {
 }
 
 /* -inf above the diagonal of (l, m), 0 elsewhere. */
-static tn_tensor *causal_bias(tni_scope *s, const tn_view *q, int64_t m) {
+static tn_tensor *causal_bias(tni_scope *s, const tn_view *q, int32_t dtype, int64_t m) {
     tn_tensor *full = NULL, *r = NULL;
     int64_t device = (int64_t)tn_view_device(q) << 8 | tn_view_index(q);
     if (s->st != TN_OK) return NULL;
     tn_status st = tn_full(TN_INTS(q->shape[q->ndim - 2], m), tn_scalar_float(-INFINITY),
-                           tn_view_dtype(q), device, &full);
+                           dtype, device, &full);
     full = scope_take(s, st, full);
     if (s->st != TN_OK) return NULL;
     st = tn_triu(full, 1, &r);
@@ -124,25 +128,34 @@ static tn_tensor *mask_bias(tni_scope *s, const tn_view *mask, int32_t dtype) {
         r = scope_take(s, st, bias);
         bias = NULL;
     }
-    if (s->st != TN_OK || tn_tensor_dtype(r) == dtype) return r;
-    tn_status st = tn__to_copy(r, dtype, -1, 0, TN_FORMAT_PRESERVE, &bias);
-    return scope_take(s, st, bias);
+    return scope_as(s, r, dtype);
+}
+
+/* The dtype that scores are computed in: half precision's as wide as the fused kernel's on the CPU,
+ * where narrow products are no faster. */
+static int32_t score_dtype(const tn_view *q) {
+    int32_t dtype = tn_view_dtype(q);
+    bool half = dtype == TN_F16 || dtype == TN_BF16;
+    return half && tn_view_device(q) == 0 ? TN_F32 : dtype;
 }
 
 static tn_status by_products(const sdpa_args *a, tn_tensor **ret) {
     tni_scope s = {0};
     const tn_view *q = a->query;
+    int32_t dtype = score_dtype(q);
     tn_tensor *k = tni_t(a->key), *v = tni_t(a->value), *p = NULL;
     if (a->enable_gqa) {
         k = repeat_heads(&s, k, q->shape[q->ndim - 3]);
         v = repeat_heads(&s, v, q->shape[q->ndim - 3]);
     }
-    tn_tensor *scaled = scope_mul_number(&s, tni_t(q), scale_of(a));
+    k = scope_as(&s, k, dtype);
+    v = scope_as(&s, v, dtype);
+    tn_tensor *scaled = scope_mul_number(&s, scope_as(&s, tni_t(q), dtype), scale_of(a));
     tn_tensor *score = scope_matmul(&s, scaled, scope_transpose(&s, k, -2, -1));
     if (a->is_causal)
-        score = scope_add(&s, score, causal_bias(&s, q, a->key->shape[a->key->ndim - 2]));
+        score = scope_add(&s, score, causal_bias(&s, q, dtype, a->key->shape[a->key->ndim - 2]));
     if (a->attn_mask) {
-        score = scope_add(&s, score, mask_bias(&s, a->attn_mask, tn_view_dtype(q)));
+        score = scope_add(&s, score, mask_bias(&s, a->attn_mask, dtype));
         p = scope_softmax_seen(&s, score);
     } else if (s.st == TN_OK) {
         tn_status st = tn_softmax(score, -1, -1, &p);
@@ -153,7 +166,7 @@ static tn_status by_products(const sdpa_args *a, tn_tensor **ret) {
         tn_status st = tn_dropout(p, a->dropout_p, 1, &kept);
         p = scope_take(&s, st, kept);
     }
-    return scope_finish(&s, scope_matmul(&s, p, v), ret);
+    return scope_finish(&s, scope_as(&s, scope_matmul(&s, p, v), tn_view_dtype(q)), ret);
 }
 
 static bool is_rank4(const sdpa_args *a) {

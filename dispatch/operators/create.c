@@ -308,9 +308,10 @@ static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool c
     if (tn_scalar_is_beyond(&s) || tn_scalar_is_beyond(&e) || tn_scalar_is_beyond(&by))
         exact = false;
     if (dtype >= 0 && tn_dtype_category((int32_t)dtype) <= TN_CAT_INT) {
-        TN_TRY(whole(&start, (int32_t)dtype));
-        TN_TRY(whole(&end, (int32_t)dtype));
-        TN_TRY(whole(&step, (int32_t)dtype));
+        /* counted in int64; what a narrower dtype does not hold wraps */
+        TN_TRY(whole(&start, TN_I64));
+        TN_TRY(whole(&end, TN_I64));
+        TN_TRY(whole(&step, TN_I64));
     }
     if (dtype == TN_I64) {
         if (step.re == 0.0 && by.re != 0.0)
@@ -359,10 +360,12 @@ tn_status tni_composite_linspace(const void *args, tn_tensor **rets) {
     if (a->steps < 0) return tn_fail(TN_E_STATE, 2, "number of steps must be non-negative");
     int32_t dtype = linspace_dtype(&a->start, &a->end, a->dtype);
     if (dtype == TN_BOOL) return fail_sequences("linspace", dtype);
-    TN_TRY(tni_check_scalar_fits(&a->start, dtype));
-    TN_TRY(tni_check_scalar_fits(&a->end, dtype));
+    tn_scalar start = a->start, end = a->end;
+    bool integers = tn_dtype_category(dtype) <= TN_CAT_INT;
+    TN_TRY(integers ? whole(&start, dtype) : tni_check_scalar_fits(&start, dtype));
+    TN_TRY(integers ? whole(&end, dtype) : tni_check_scalar_fits(&end, dtype));
     TN_TRY(sized(tn_ints_of(&a->steps, 1), dtype, a->device, TN_FORMAT_CONTIGUOUS, 0, &t));
-    tn_status st = a->steps > 0 ? tn__linspace_(t, a->start, a->end, &same) : TN_OK;
+    tn_status st = a->steps > 0 ? tn__linspace_(t, start, end, &same) : TN_OK;
     tn_tensor_unref(&same);
     if (st == TN_OK)
         rets[0] = t;

@@ -159,3 +159,42 @@ def test_ldexp_keeps_the_dtype_of_the_number() -> None:
     y = tn.ldexp(x, tn.tensor([2, -1]))
     assert y.dtype is tn.float16 and y.tolist() == [4.0, 1.5]
     assert tn.ldexp(tn.tensor([1, 2]), tn.tensor([1, 1])).dtype is tn.float32
+
+
+def test_whole_sequences_have_whole_ends_and_wrap() -> None:
+    """linspace rounds its ends before it divides; arange counts in 64 bits and wraps."""
+    for dtype in (tn.int8, tn.int64):
+        got = tn.linspace(4.3, -3.9, 7, dtype=dtype).tolist()
+        assert got == [4, 2, 1, 0, 0, -1, -3]
+        assert tn.linspace(-2.7, 3, 10, dtype=dtype).tolist() == [-2, -1, 0, 0, 0, 0, 1, 1, 2, 3]
+    assert tn.arange(0.0, -8.5, -4.0, dtype=tn.uint8).tolist() == [0, 252, 248]
+    assert tn.arange(-1, 3, dtype=tn.uint8).tolist() == [255, 0, 1, 2]
+    assert tn.arange(0, 300, 50, dtype=tn.int8).tolist() == [0, 50, 100, -106, -56, -6]
+
+
+@pytest.mark.parametrize("dtype", [tn.float16, tn.bfloat16])
+@pytest.mark.parametrize("shape", [(4, 6, 8), (2, 2, 6, 8)])
+def test_attention_in_half_precision_is_rounded_once(
+    dtype: tn.dtype, shape: tuple[int, ...]
+) -> None:
+    tn.manual_seed(3)
+    wide = [tn.randn(shape).mul(3).to(dtype).double() for _ in range(3)]
+    narrow = [t.to(dtype) for t in wide]
+    attend = tn.nn.functional.scaled_dot_product_attention
+    mask = tn.randn(6, 6).to(dtype).double()
+    for kwargs in ({"is_causal": True}, {"attn_mask": mask}, {}):
+        want = attend(*wide, **kwargs)
+        given = {k: v.to(dtype) if isinstance(v, tn.Tensor) else v for k, v in kwargs.items()}
+        got = attend(*narrow, **given)
+        assert got.dtype is dtype
+        unit = tn.finfo(dtype).eps * want.abs().max()
+        assert ((got.double() - want).abs() <= 0.6 * unit).all()
+
+
+def test_hermitian_matrices_are_read_from_their_lower_triangle() -> None:
+    tn.manual_seed(0)
+    x = tn.randn(4, 4, dtype=tn.complex128)
+    low = x.tril(-1)
+    whole = low + low.mH + x.diagonal().real.diag_embed()
+    got = tn.linalg.pinv(x, hermitian=True)
+    assert tn.allclose(got, tn.linalg.pinv(whole), rtol=1e-9, atol=1e-9)
