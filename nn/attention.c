@@ -109,8 +109,8 @@ static tn_tensor *causal_bias(tni_scope *s, const tn_view *q, int32_t dtype, int
     tn_tensor *full = NULL, *r = NULL;
     int64_t device = (int64_t)tn_view_device(q) << 8 | tn_view_index(q);
     if (s->st != TN_OK) return NULL;
-    tn_status st = tn_full(TN_INTS(q->shape[q->ndim - 2], m), tn_scalar_float(-INFINITY),
-                           dtype, device, &full);
+    tn_status st = tn_full(TN_INTS(q->shape[q->ndim - 2], m), tn_scalar_float(-INFINITY), dtype,
+                           device, &full);
     full = scope_take(s, st, full);
     if (s->st != TN_OK) return NULL;
     st = tn_triu(full, 1, &r);

@@ -209,7 +209,7 @@ static double epsilon_of(int32_t dtype) {
     }
 }
 
-/* The dtype of the result. */
+/* The dtype of the computation; the result is of the input's. */
 static int32_t rms_dtype(const tn_rms_norm_args *a) {
     int32_t dtype = tn_view_dtype(a->input);
     int32_t both = a->weight ? tn_dtype_promote(dtype, tn_view_dtype(a->weight)) : dtype;
@@ -226,17 +226,18 @@ static bool has_rms_kernel(const tn_rms_norm_args *a) {
            tni_kernel_find(&tni_op__rms_norm, tn_view_device(x), dtype);
 }
 
-static tn_status rms_norm_at_once(const tn_rms_norm_args *a, double eps, tn_tensor **rets) {
-    tni_scope s = {0};
+static tn_tensor *rms_norm_at_once(tni_scope *s, const tn_rms_norm_args *a, tn_tensor *x,
+                                   double eps) {
     int32_t dtype = rms_dtype(a);
-    tn_tensor *x = scope_convert(&s, tni_t(a->input), dtype), *w = NULL, *rstd = NULL, *y = NULL;
-    if (a->weight) w = scope_convert(&s, tni_t(a->weight), dtype);
-    if (s.st == TN_OK) {
+    tn_tensor *w = NULL, *rstd = NULL, *y = NULL;
+    x = scope_convert(s, x, dtype);
+    if (a->weight) w = scope_convert(s, tni_t(a->weight), dtype);
+    if (s->st == TN_OK) {
         tn_status st = tn__rms_norm(x, a->normalized_shape, w, eps, &y, &rstd);
-        y = scope_take(&s, st, y);
+        y = scope_take(s, st, y);
         tn_tensor_unref(&rstd);
     }
-    return scope_finish(&s, y, rets);
+    return y;
 }
 
 tn_status tni_composite_rms_norm(const void *args, tn_tensor **rets) {
@@ -263,8 +264,13 @@ tn_status tni_composite_rms_norm(const void *args, tn_tensor **rets) {
                        "shape %s and normalized_shape of %lld dimensions",
                        tni_shape_text_of(w), (long long)n);
     double eps = a->eps.has ? a->eps.value : epsilon_of(dtype);
-    if (has_rms_kernel(a)) return rms_norm_at_once(a, eps, rets);
-    return tn__rms_scaled(x, tni_t(a->weight), tn_ints_of(dims, n), eps, rets);
+    tni_scope s = {0};
+    x = SCOPE(&s, tn_contiguous(x, TN_FORMAT_CONTIGUOUS, scope_slot(&s)));
+    tn_tensor *y =
+        has_rms_kernel(a)
+            ? rms_norm_at_once(&s, a, x, eps)
+            : SCOPE(&s, tn__rms_scaled(x, tni_t(w), tn_ints_of(dims, n), eps, scope_slot(&s)));
+    return scope_finish(&s, scope_convert(&s, y, dtype), rets);
 }
 
 /* A vector over channels, shaped to multiply (n, c, ...). */

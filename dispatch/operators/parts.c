@@ -167,7 +167,9 @@ tn_status tni_composite_renorm(const void *args, tn_tensor **rets) {
     factor = scope_mul_number(&s, factor, a->maxnorm);
     if (s.st == TN_OK)
         factor = scope_where(&s, large, factor, tn_scalar_box_init(&one, tn_scalar_float(1)));
-    return scope_finish(&s, scope_mul(&s, tni_t(a->input), factor), rets);
+    tn_tensor *product = scope_mul(&s, tni_t(a->input), factor);
+    product = SCOPE(&s, tn_contiguous(product, TN_FORMAT_CONTIGUOUS, scope_slot(&s)));
+    return scope_finish(&s, product, rets);
 }
 
 tn_status tni_composite_sum_to_size(const void *args, tn_tensor **rets) {

@@ -345,3 +345,77 @@ tn_status tni_composite_trace(const void *args, tn_tensor **rets) {
     tn_tensor_unref(&line);
     return st;
 }
+
+/* ---- Hashes ------------------------------------------------------------------------------------*/
+
+/* The exclusive or of the columns of x, which is taken over, as one column: halves are combined until one
+ * is left. */
+static tn_status fold_columns(tn_tensor **x) {
+    tn_status st = TN_OK;
+    int64_t n = tn_tensor_shape(*x)[1];
+    while (st == TN_OK && n > 1) {
+        tni_scope s = {0};
+        tn_tensor *left = scope_narrow(&s, *x, 1, 0, n / 2), *next = NULL;
+        tn_tensor *right = scope_narrow(&s, *x, 1, n - n / 2, n / 2);
+        tn_tensor *both[] = {scope_binary(&s, tn_bitwise_xor, left, right), NULL};
+        if (n % 2) {
+            both[1] = scope_narrow(&s, *x, 1, n / 2, 1);
+            both[0] = SCOPE(&s, tn_cat((tn_tensors){both, 2}, 1, scope_slot(&s)));
+        }
+        st = scope_finish(&s, both[0], &next);
+        if (st != TN_OK) break;
+        tn_tensor_unref(x);
+        *x = next;
+        n -= n / 2;
+    }
+    return st;
+}
+
+static tn_status check_hash(const tn_hash_tensor_args *a, uint64_t reduced) {
+    const tn_view *x = a->input;
+    if (tn_dtype_category(tn_view_dtype(x)) == TN_CAT_COMPLEX)
+        return tn_fail(TN_E_UNSUPPORTED, 0, "\"xor_sum_cpu\" not implemented for '%s'",
+                       tni_type_text(tn_view_dtype(x)));
+    if (a->mode != 0)
+        return tn_fail(TN_E_STATE, 3, "Unknown hash_tensor mode: %lld", (long long)a->mode);
+    if (x->numel == 0 && a->dim.n <= 0)
+        return tn_fail(TN_E_STATE, 1,
+                       "hash_tensor: Expected reduction dim to be specified for input.numel() == "
+                       "0. Specify the reduction dim with the 'dim' argument.");
+    for (int32_t d = 0; d < x->ndim; d++)
+        if (reduced >> d & 1u && x->shape[d] == 0)
+            return tn_fail(TN_E_INDEX, 1,
+                           "hash_tensor: Expected reduction dim %d to have non-zero size.", (int)d);
+    return TN_OK;
+}
+
+tn_status tni_composite_hash_tensor(const void *args, tn_tensor **rets) {
+    const tn_hash_tensor_args *a = args;
+    const tn_view *x = a->input;
+    int64_t order[TN_MAX_DIMS], shape[TN_MAX_DIMS], rows = 1, columns = 1;
+    int32_t ndim = 0, n = 0;
+    uint64_t reduced = 0;
+    tni_scope s = {0};
+    TN_TRY(tni_dim_mask(a->dim, x->ndim, &reduced));
+    TN_TRY(check_hash(a, reduced));
+    for (int32_t d = 0; d < x->ndim; d++) {
+        bool gone = reduced >> d & 1u;
+        if (!gone) order[n++] = d;
+        if (!gone || a->keepdim) shape[ndim++] = gone ? 1 : x->shape[d];
+        *(gone ? &columns : &rows) *= x->shape[d];
+    }
+    for (int32_t d = 0; d < x->ndim; d++)
+        if (reduced >> d & 1u) order[n++] = d;
+    bool floats = tn_dtype_category(tn_view_dtype(x)) == TN_CAT_FLOAT;
+    tn_tensor *wide = scope_convert(&s, tni_t(x), floats ? TN_F64 : TN_I64), *folded = NULL;
+    wide = SCOPE(&s, tn_view_as_type(wide, TN_I64, scope_slot(&s)));
+    wide = scope_reshape(&s, scope_permute(&s, wide, tn_ints_of(order, n)), TN_INTS(rows, columns));
+    TN_TRY(scope_finish(&s, wide, &folded));
+    tn_status st = fold_columns(&folded);
+    s = (tni_scope){.st = st};
+    tn_tensor *result = scope_reshape(&s, folded, tn_ints_of(shape, ndim));
+    result = SCOPE(&s, tn_view_as_type(result, TN_U64, scope_slot(&s)));
+    result = SCOPE(&s, tn_clone(result, TN_FORMAT_CONTIGUOUS, scope_slot(&s)));
+    tn_tensor_unref(&folded);
+    return scope_finish(&s, result, rets);
+}

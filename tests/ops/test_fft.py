@@ -56,7 +56,8 @@ def test_frequencies() -> None:
 def test_layouts(n: int) -> None:
     """Any dimension, strides, offsets, and results that are written where out= says."""
     x = numbers((5, n, 18), "complex64")
-    t = tn.tensor(x)
+    t, r = tn.tensor(x), tn.tensor(x.real)
+    again = np.tile(x[:, :1], (1, n, 1))
     for got, want in (
         (fft.fft(t, dim=1), np.fft.fft(x, axis=1)),
         (fft.fft(t.transpose(1, 2)), np.fft.fft(x.swapaxes(1, 2))),
@@ -67,6 +68,12 @@ def test_layouts(n: int) -> None:
         (fft.irfft(t, dim=1), np.fft.irfft(x, axis=1)),
         (fft.irfft(t[:, 1:], 2 * n - 3, dim=1), np.fft.irfft(x[:, 1:], 2 * n - 3, axis=1)),
         (fft.fft(t[:1].expand(3, n, 18), dim=1), np.fft.fft(np.tile(x[:1], (3, 1, 1)), axis=1)),
+        # a line whose numbers are one and the same
+        (fft.rfft(r[:, :1].expand(5, n, 18), dim=1), np.fft.rfft(again.real, axis=1)),
+        (fft.fft(r[:1, :1, :1].expand(3, 4, n)), np.fft.fft(np.full((3, 4, n), x.real[0, 0, 0]))),
+        (fft.rfftn(r[:, :1].expand(5, n, 18)), np.fft.rfftn(again.real)),
+        (fft.ifft(t[:, :1].expand(5, n, 18), dim=1), np.fft.ifft(again, axis=1)),
+        (fft.irfft(t[:, :1].expand(5, n, 18), dim=1), np.fft.irfft(again, axis=1)),
         (fft.fftn(t), np.fft.fftn(x)),
         (fft.irfftn(t, (4, n, 10), dim=(2, 1, 0)), None),
     ):

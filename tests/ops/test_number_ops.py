@@ -198,3 +198,65 @@ def test_hermitian_matrices_are_read_from_their_lower_triangle() -> None:
     whole = low + low.mH + x.diagonal().real.diag_embed()
     got = tn.linalg.pinv(x, hermitian=True)
     assert tn.allclose(got, tn.linalg.pinv(whole), rtol=1e-9, atol=1e-9)
+
+
+def test_hash_tensor_is_the_exclusive_or_of_64_bits() -> None:
+    rng = np.random.default_rng(0)
+    for name in ("float64", "float32", "float16", "int8", "int64", "uint8", "bool"):
+        x = (rng.standard_normal((3, 5, 7)) * 50).astype(name)
+        bits = x.astype(np.float64 if x.dtype.kind == "f" else np.int64).view(np.uint64)
+        t = tn.from_numpy(x)
+        for dim in (None, 0, (0, 2), (1,), (-1, 0, 1)):
+            want = np.bitwise_xor.reduce(bits, axis=(0, 1, 2) if dim is None else dim)
+            got = tn.hash_tensor(t, dim)
+            assert got.dtype is tn.uint64 and got.tolist() == want.tolist()
+            assert t.mT.hash_tensor(dim).tolist() == tn.hash_tensor(t.mT.contiguous(), dim).tolist()
+    assert tn.hash_tensor(tn.ones(2, 3), dim=(0,), keepdim=True).shape == (1, 3)
+    assert tn.hash_tensor(tn.tensor(-3, dtype=tn.int8)).item() == 2**64 - 3
+    assert tn.hash_tensor(tn.zeros(0, 3), dim=1).shape == (0,)
+    for error, call in (
+        (RuntimeError, lambda: tn.hash_tensor(tn.zeros(0))),
+        (IndexError, lambda: tn.hash_tensor(tn.zeros(2, 0), dim=1)),
+        (RuntimeError, lambda: tn.hash_tensor(tn.zeros(2), mode=1)),
+        (NotImplementedError, lambda: tn.hash_tensor(tn.zeros(2, dtype=tn.complex64))),
+    ):
+        with pytest.raises(error):
+            call()
+
+
+def test_running_sums_of_single_precision_are_as_exact_as_their_results() -> None:
+    tn.manual_seed(0)
+    x = tn.rand(200_000)
+    near_one = 1 + (tn.rand(200_000) - 0.5) * 1e-2
+    for f, t in ((tn.cumsum, x), (tn.logcumsumexp, x), (tn.cumprod, near_one)):
+        want = f(t.double(), 0)
+        assert ((f(t, 0).double() - want) / want).abs().max() < 1e-7
+        abreast = tn.stack([t, t.flip(0)], 1)
+        want = f(abreast.double(), 0)
+        assert ((f(abreast, 0).double() - want) / want).abs().max() < 1e-7
+
+
+def test_rms_norm_has_the_dtype_of_its_input_and_lies_in_rows() -> None:
+    x = tn.randn(2, 7, 4, 8, dtype=tn.float16).transpose(1, 2)
+    weight = tn.rand(8)
+    y = tn.nn.functional.rms_norm(x, (8,), weight, 1e-5)
+    want = tn.nn.functional.rms_norm(x.float(), (8,), weight, 1e-5)
+    assert y.dtype is tn.float16 and y.stride() == (224, 56, 8, 1)
+    assert tn.allclose(y.float(), want, rtol=1e-3, atol=1e-3)
+    for dtype in (tn.float32, tn.float64):
+        given = x.float().requires_grad_()
+        y = tn.nn.functional.rms_norm(given, (8,), weight.to(dtype))
+        assert y.dtype is tn.float32 and y.stride() == (224, 56, 8, 1)
+        y.sum().backward()
+        assert given.grad is not None and given.grad.shape == x.shape
+
+
+def test_results_that_lie_in_rows_whatever_the_operands() -> None:
+    x = tn.randn(3, 4, 5).transpose(0, 1)
+    for y in (
+        x.masked_fill(x > 0, 1.0),
+        x.renorm(2, 0, 1.0),
+        x.masked_fill(x[0] > 0, tn.tensor(2.0)),
+    ):
+        assert y.stride() == (15, 5, 1)
+    assert tn.equal(x.masked_fill(x > 0, 1.0), tn.where(x > 0, 1.0, x))

@@ -25,6 +25,7 @@ SECTIONS = {
     "modules": ["forward", "gradients", "initial", "state", "errors"],
     "optimizers": ["steps", "state", "errors"],
 }
+BY_NAME = ["dtypes", "varied", "strides"]  # of operators
 LIMIT = 120.0  # seconds for one section of one entry
 
 
@@ -104,7 +105,7 @@ def chosen(options: argparse.Namespace, databases: dict[str, Any]) -> Iterator[A
     """What the options ask for: (group, title, name, sections) of each entry."""
     for group, entries in databases.items():
         sections = options.sections.split(",") if options.sections else SECTIONS[group]
-        known = [*SECTIONS[group], *(["dtypes"] if group == "operators" else [])]
+        known = [*SECTIONS[group], *(BY_NAME if group == "operators" else [])]
         sections = [s for s in sections if s in known]
         if not sections or (options.groups and group not in options.groups.split(",")):
             continue
@@ -118,7 +119,9 @@ def chosen(options: argparse.Namespace, databases: dict[str, Any]) -> Iterator[A
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests/oracle", description=__doc__)
     parser.add_argument("names", nargs="*", help="such as add or nn.functional.pad; all when none")
-    parser.add_argument("--sections", help="sections to run; dtypes runs by name alone")
+    parser.add_argument(
+        "--sections", help="sections to run; dtypes, varied and strides run by name alone"
+    )
     parser.add_argument("--tiers", help="tiers to run, such as 1,2")
     parser.add_argument("--groups", help="operators, modules, optimizers")
     parser.add_argument("--json", type=Path, help="write every record there")

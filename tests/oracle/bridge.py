@@ -33,6 +33,8 @@ def tensor_to_tenon(t: torch.Tensor, known: dict[Any, Any] | None = None) -> tn.
         return sparse_to_tenon(plain).requires_grad_(t.requires_grad)
     memory = plain.as_strided((plain.untyped_storage().nbytes() // plain.itemsize,), (1,), 0)
     key = (plain.untyped_storage().data_ptr(), t.dtype)
+    if t.is_conj() or t.is_neg():  # in memory that lasts no longer than this call
+        known = None
     out = None if known is None else known.get(key)
     if out is None:
         out = tn.from_dlpack(memory.clone()).clone()

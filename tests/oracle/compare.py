@@ -141,6 +141,16 @@ def check(mine: Any, theirs: Any, values: bool = True) -> None:
         raise Different(f"{mine!r}, not {theirs!r}")
 
 
+def check_strides(mine: Any, theirs: Any) -> None:
+    """Raises Different unless the elements of all tensors lie alike, where that shows."""
+    for a, b in zip(tensors(mine, tn.Tensor), tensors(theirs, torch.Tensor), strict=True):
+        if b.layout is not torch.strided or tuple(a.shape) != tuple(b.shape) or not b.numel():
+            continue
+        both = [[s for s, n in zip(t.stride(), b.shape, strict=True) if n > 1] for t in (a, b)]
+        if both[0] != both[1]:
+            raise Different(f"strides {a.stride()}, not {b.stride()} of {tuple(b.shape)}")
+
+
 def check_tensor(mine: tn.Tensor, theirs: torch.Tensor, values: bool) -> None:
     if str(mine.dtype).split(".")[-1] != str(theirs.dtype).split(".")[-1]:
         raise Different(f"dtype {mine.dtype}, not {theirs.dtype}")

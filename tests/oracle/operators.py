@@ -13,8 +13,20 @@ from typing import Any
 
 import tenon as tn
 import torch
+import vary
 from bridge import operator, processed, rebound, tensor_to_tenon, tensors, to_tenon, variant
-from compare import FREE, Different, Verdict, check, check_values, nearer, refusal, turned, verdict
+from compare import (
+    FREE,
+    Different,
+    Verdict,
+    check,
+    check_strides,
+    check_values,
+    nearer,
+    refusal,
+    turned,
+    verdict,
+)
 from torch.testing._internal.common_methods_invocations import op_db
 
 MAIN = (torch.float32, torch.int64, torch.bool, torch.complex64)
@@ -108,10 +120,12 @@ def same(info: Any, got: Any, want: Any, again: Any) -> str | None:
 
 
 def compare_calls(
-    info: Any, dtype: torch.dtype, theirs: Any, find: Any, inplace: bool = False
-) -> Iterator[Verdict]:
-    """theirs against the function that find returns, over the samples of a dtype."""
-    for sample in samples(info, dtype):
+    info: Any, dtype: torch.dtype, theirs: Any, find: Any, inplace: bool = False,
+    given: Iterator[Any] | None = None, laid: bool = False,
+) -> Iterator[Verdict]:  # fmt: skip
+    """theirs against the function that find returns, over the samples of a dtype or those given;
+    laid: the strides of the results too."""
+    for sample in samples(info, dtype) if given is None else given:
         if inplace and sample.broadcasts_input:
             continue
         held = sample.input
@@ -137,6 +151,9 @@ def compare_calls(
 
             if inplace and isinstance(args[0], tn.Tensor) and got is not args[0]:
                 raise Different("the result is not the tensor itself")
+            if laid:
+                check_strides(got, want)
+                return None
             return same(info, got, want, again)
 
         yield verdict(describe(sample), ask)
@@ -150,8 +167,31 @@ def dtypes(info: Any) -> Iterator[Verdict]:
     """The other dtypes that PyTorch has the operator for."""
     for dtype in DTYPES:
         if dtype in info.dtypes and dtype != main_dtype(info):
-            for what, wrong in compare_calls(info, dtype, info.op, lambda: operator(info)):
-                yield f"{str(dtype)[6:]}: {what}", wrong
+            for what, *wrong in compare_calls(info, dtype, info.op, lambda: operator(info)):
+                yield f"{str(dtype)[6:]}: {what}", *wrong
+
+
+def varied(info: Any) -> Iterator[Verdict]:
+    """Samples in layouts, with values, sizes and second dtypes that the database does not try."""
+    for what, change in vary.CHANGES.items():
+        given = vary.varied(samples(info, main_dtype(info)), change)
+        calls = compare_calls(info, main_dtype(info), info.op, lambda: operator(info), given=given)
+        for words, *wrong in calls:
+            yield f"{what}: {words}", *wrong
+    for what, change in vary.LAYOUTS.items():
+        for words, *wrong in differentiate(info, 1, change):
+            yield f"gradients, {what}: {words}", *wrong
+
+
+def strides(info: Any) -> Iterator[Verdict]:
+    """Where the elements of results lie."""
+    for what, change in {"plain": lambda t: t, **vary.LAYOUTS}.items():
+        given = vary.varied(samples(info, main_dtype(info)), change)
+        calls = compare_calls(
+            info, main_dtype(info), info.op, lambda: operator(info), given=given, laid=True
+        )
+        for words, *wrong in calls:
+            yield f"{what}: {words}", *wrong
 
 
 def methods(info: Any) -> Iterator[Verdict]:
@@ -245,11 +285,12 @@ def with_history(info: Any, sample: Any, lib: Any, mine: Any) -> tuple[list[Any]
     return results(process(mine(*args, **kwargs)), kind), ins
 
 
-def differentiate(info: Any, order: int) -> Iterator[Verdict]:
+def differentiate(info: Any, order: int, change: Any = None) -> Iterator[Verdict]:
     dtype = torch.float64 if torch.float64 in info.dtypes else torch.complex128
     if not info.supports_autograd or dtype not in info.dtypes:
         return
-    for sample in samples(info, dtype, requires_grad=True):
+    drawn = samples(info, dtype, requires_grad=True)
+    for sample in vary.varied(drawn, change) if change else drawn:
         try:
             outs, ins = with_history(info, sample, torch, info.op)
             if not ins or not outs:
@@ -319,4 +360,6 @@ SECTIONS = {
     "methods": methods,
     "errors": errors,
     "dtypes": dtypes,
+    "varied": varied,
+    "strides": strides,
 }

@@ -308,12 +308,13 @@ FFT_INLINE void line_halves(const plan *p, const T *x, T *y, bool joined) {
 enum { COMPLEX, FROM_REAL, TO_REAL };
 
 /* Where the numbers of LANES lines stand: number k of line l has its real part at at[l] + k * step, the
- * imaginary one `im` behind it, or none where that is 0. `next`: from a line to the next one, where it is
- * the same for all of them. */
+ * imaginary one `im` behind it, which may be 0 as any step, or none where the numbers are real. `next`: from
+ * a line to the next one, where it is the same for all of them. */
 typedef struct place {
     T *at[LANES];
     int64_t step, im, next;
     int64_t count, left; /* lines; those that follow in the same way */
+    bool real;
 } place;
 
 typedef struct fft_job {
@@ -344,7 +345,8 @@ static void place_of(const fft_job *j, int v, int64_t first, int64_t count, plac
     bool real = (v == 0 && j->kind == FROM_REAL) || (v == 1 && j->kind == TO_REAL);
     int64_t unit = real ? 1 : 2, step = unit * j->ax.step[v];
     ret->next = unit * j->ax.next[v];
-    ret->im = real ? in_pairs(j) ? step : 0 : 1;
+    ret->real = real && !in_pairs(j);
+    ret->im = ret->real ? 0 : real ? step : 1;
     ret->step = real && in_pairs(j) ? 2 * step : step;
     ret->count = count;
     T *base = v == 0 ? j->x : j->y;
@@ -396,7 +398,7 @@ static void tile_load(const place *from, int64_t n, tile to) {
         for (; k < n; k++) {
             const T *p = from->at[0] + k * from->step;
             tile_put(to, k,
-                     (wave){lanes_apart(p), from->im ? lanes_apart(p + from->im) : (lanes){0}});
+                     (wave){lanes_apart(p), from->real ? (lanes){0} : lanes_apart(p + from->im)});
         }
     } else if (from->step == 2 && from->im == 1) {
         for (; k + LANES <= n; k += LANES) {
@@ -418,7 +420,7 @@ static void tile_load(const place *from, int64_t n, tile to) {
         for (int l = 0; l < LANES; l++) {
             const T *p = from->at[l] + k * from->step;
             to.re[k][lane_of(l)] = p[0];
-            to.im[k][lane_of(l)] = from->im ? p[from->im] : 0;
+            to.im[k][lane_of(l)] = from->real ? 0 : p[from->im];
         }
     }
 }
@@ -437,7 +439,7 @@ static void tile_store(const place *to, int64_t n, tile from, T scale) {
         for (; k < n; k++) {
             T *p = to->at[0] + k * to->step;
             lanes_together(p, from.re[k] * scale);
-            if (to->im) lanes_together(p + to->im, from.im[k] * scale);
+            if (!to->real) lanes_together(p + to->im, from.im[k] * scale);
         }
     } else if (to->step == 2 && to->im == 1) {
         for (; k + LANES <= n; k += LANES) {
@@ -458,7 +460,7 @@ static void tile_store(const place *to, int64_t n, tile from, T scale) {
         for (int l = 0; l < to->count; l++) {
             T *p = to->at[l] + k * to->step;
             p[0] = v.re[lane_of(l)];
-            if (to->im) p[to->im] = v.im[lane_of(l)];
+            if (!to->real) p[to->im] = v.im[lane_of(l)];
         }
     }
 }
@@ -522,7 +524,7 @@ static tn_status line_gather(const place *from, int64_t n, T *z) {
     while (cpu_next_stretch(&s)) {
         for (int64_t k = s.begin; k < s.end; k++) {
             z[2 * k] = from->at[0][k * from->step];
-            z[2 * k + 1] = from->im ? from->at[0][k * from->step + from->im] : 0;
+            z[2 * k + 1] = from->real ? 0 : from->at[0][k * from->step + from->im];
         }
     }
     return s.st;
@@ -533,7 +535,7 @@ static tn_status line_scatter(const place *to, int64_t n, const T *z) {
     while (cpu_next_stretch(&s)) {
         for (int64_t k = s.begin; k < s.end; k++) {
             to->at[0][k * to->step] = z[2 * k];
-            if (to->im) to->at[0][k * to->step + to->im] = z[2 * k + 1];
+            if (!to->real) to->at[0][k * to->step + to->im] = z[2 * k + 1];
         }
     }
     return s.st;

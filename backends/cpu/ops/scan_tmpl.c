@@ -14,6 +14,16 @@
 #include "axis.h"
 #include "cpu_priv.h"
 
+/* What is carried along a row: twice as wide as single precision, as PyTorch's is on the CPU, for the
+ * roundings of a long row add up. */
+#if TMPL_DTYPE == TMPL_F32
+#define S double
+#elif TMPL_DTYPE == TMPL_C64
+#define S double _Complex
+#else
+#define S A
+#endif
+
 enum { CUMSUM, CUMPROD, LOGCUMSUMEXP };
 
 typedef struct job {
@@ -28,24 +38,24 @@ typedef struct job {
 static A plus(A a, A b) { return (A)((uint64_t)(int64_t)a + (uint64_t)(int64_t)b); }
 static A times(A a, A b) { return (A)((uint64_t)(int64_t)a * (uint64_t)(int64_t)b); }
 #else
-static A plus(A a, A b) { return a + b; }
-static A times(A a, A b) { return a * b; }
+static S plus(S a, S b) { return a + b; }
+static S times(S a, S b) { return a * b; }
 #endif
 
 #if TMPL_IS_COMPLEX
-static A log_plus(A a, A b) {
+static S log_plus(S a, S b) {
     double _Complex top = creal(a) > creal(b) ? a : b, low = creal(a) > creal(b) ? b : a;
-    return (A)(top + clog(1.0 + cexp(low - top)));
+    return (S)(top + clog(1.0 + cexp(low - top)));
 }
 #elif TMPL_IS_FLOAT
-static A log_plus(A a, A b) {
-    A top = a > b || a != a ? a : b, low = a > b || a != a ? b : a;
+static S log_plus(S a, S b) {
+    S top = a > b || a != a ? a : b, low = a > b || a != a ? b : a;
     if (top == low && isinf(top)) return top;
-    return (A)((double)top + log1p(exp((double)low - (double)top)));
+    return (S)((double)top + log1p(exp((double)low - (double)top)));
 }
 #endif
 
-static A step(int kind, A sum, A x) {
+static S step(int kind, S sum, S x) {
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
     if (kind == LOGCUMSUMEXP) return log_plus(sum, x);
 #endif
@@ -54,23 +64,23 @@ static A step(int kind, A sum, A x) {
 
 static tn_status one_row(const job *j, const T *x, T *y) {
     int64_t sx = j->ax.step[0], sy = j->ax.step[1];
-    A sum = LOAD(x[0]);
+    S sum = LOAD(x[0]);
     y[0] = x[0];
     cpu_stretch s = {.n = j->ax.n, .cost = 1};
     while (cpu_next_stretch(&s)) {
         for (int64_t i = s.begin > 0 ? s.begin : 1; i < s.end; i++) {
             sum = step(j->kind, sum, LOAD(x[i * sx]));
-            y[i * sy] = STORE(sum);
+            y[i * sy] = STORE((A)sum);
         }
     }
     return s.st;
 }
 
-/* `count` rows abreast; sums in A so that half precision does not round at every step. */
+/* `count` rows abreast; sums in S so that half precision does not round at every step. */
 enum { ABREAST = 64 };
 static tn_status side_by_side(const job *j, const T *x, T *y, int64_t count) {
     int64_t sx = j->ax.step[0], sy = j->ax.step[1];
-    A sum[ABREAST];
+    S sum[ABREAST];
     for (int64_t c = 0; c < count; c++) {
         sum[c] = LOAD(x[c]);
         y[c] = x[c];
@@ -82,7 +92,7 @@ static tn_status side_by_side(const job *j, const T *x, T *y, int64_t count) {
             T *to = y + i * sy;
             for (int64_t c = 0; c < count; c++) {
                 sum[c] = step(j->kind, sum[c], LOAD(from[c]));
-                to[c] = STORE(sum[c]);
+                to[c] = STORE((A)sum[c]);
             }
         }
     }
