@@ -41,23 +41,21 @@ static void stretch_f64(const rnd_job *j, int64_t n, double *x) {
 static void uniform_fill_f32(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
     float *x = numbers;
     uint32_t w[RND_GROUP_WORDS];
-    (void)n;
-    for (int k = 0; k < RND_BATCH; k += RND_GROUP_WORDS) {
+    for (int64_t k = 0; k < n; k += RND_GROUP_WORDS) {
         rnd_group1(j, at + k, w);
         for (int i = 0; i < RND_GROUP_WORDS; i++) x[k + i] = rnd_f32_of(w[i]);
     }
-    stretch_f32(j, RND_BATCH, x);
+    stretch_f32(j, n, x);
 }
 
 static void uniform_fill_f64(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
     double *x = numbers;
     uint64_t w[32];
-    (void)n;
-    for (int k = 0; k < RND_BATCH; k += 32) {
+    for (int64_t k = 0; k < n; k += 32) {
         rnd_group2(j, at + k, w);
         for (int i = 0; i < 32; i++) x[k + i] = rnd_f64_of(w[i]);
     }
-    stretch_f64(j, RND_BATCH, x);
+    stretch_f64(j, n, x);
 }
 
 static void mt_f32(tn_rng *rng, int64_t n, float *x) {
@@ -123,8 +121,7 @@ static tn_status uniform(const tn_call *call, const void *args) {
 static void normal_fill_f32(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
     float *x = numbers, mean = (float)j->a, std = (float)j->b;
     uint32_t w[RND_GROUP_WORDS];
-    (void)n;
-    for (int k = 0; k < RND_BATCH; k += RND_GROUP_WORDS) {
+    for (int64_t k = 0; k < n; k += RND_GROUP_WORDS) {
         rnd_group1(j, at + k, w);
         for (int h = 0; h < RND_GROUP_WORDS; h += 32) {
             float *a = x + k + h, *b = a + 16;
@@ -138,8 +135,7 @@ static void normal_fill_f32(const rnd_job *j, int64_t at, int64_t n, void *numbe
 static void normal_fill_f64(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
     double *x = numbers;
     uint64_t w[32];
-    (void)n;
-    for (int k = 0; k < RND_BATCH; k += 32) {
+    for (int64_t k = 0; k < n; k += 32) {
         rnd_group2(j, at + k, w);
         for (int i = 0; i < 16; i++)
             rnd_pair_f64(rnd_f64_of(w[i]), rnd_f64_of(w[16 + i]), j->a, j->b, x + k + i,
@@ -264,8 +260,7 @@ static tn_status log_normal(const tn_call *call, const void *args) {
 static void exponential_fill_f32(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
     float *x = numbers, scale = (float)(-1.0 / j->a);
     uint32_t w[RND_GROUP_WORDS];
-    (void)n;
-    for (int k = 0; k < RND_BATCH; k += RND_GROUP_WORDS) {
+    for (int64_t k = 0; k < n; k += RND_GROUP_WORDS) {
         rnd_group1(j, at + k, w);
         for (int i = 0; i < RND_GROUP_WORDS; i++)
             x[k + i] = scale * rnd_log_f32(rnd_open_f32(w[i]));
@@ -273,9 +268,9 @@ static void exponential_fill_f32(const rnd_job *j, int64_t at, int64_t n, void *
 }
 
 /* Numbers of the open interval (0, 1), for a transformation to follow. */
-static void open_fill(const rnd_job *j, int64_t at, double *x) {
+static void open_fill(const rnd_job *j, int64_t at, int64_t n, double *x) {
     uint64_t w[32];
-    for (int k = 0; k < RND_BATCH; k += 32) {
+    for (int64_t k = 0; k < n; k += 32) {
         rnd_group2(j, at + k, w);
         for (int i = 0; i < 32; i++) x[k + i] = rnd_open_f64(w[i]);
     }
@@ -283,7 +278,7 @@ static void open_fill(const rnd_job *j, int64_t at, double *x) {
 
 static void exponential_fill_f64(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
     double *x = numbers;
-    open_fill(j, at, x);
+    open_fill(j, at, n, x);
     for (int64_t i = 0; i < n; i++) x[i] = -1.0 / j->a * log(x[i]);
 }
 
@@ -299,7 +294,7 @@ static void cauchy_of(const rnd_job *j, int64_t n, double *x) {
 }
 
 static void cauchy_fill(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
-    open_fill(j, at, numbers);
+    open_fill(j, at, n, numbers);
     cauchy_of(j, n, numbers);
 }
 
@@ -315,7 +310,7 @@ static void geometric_of(const rnd_job *j, int64_t n, double *x) {
 }
 
 static void geometric_fill(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
-    open_fill(j, at, numbers);
+    open_fill(j, at, n, numbers);
     geometric_of(j, n, numbers);
 }
 

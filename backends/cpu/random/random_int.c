@@ -20,8 +20,7 @@ __extension__ typedef unsigned __int128 u128;
 static void int_fill1(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
     int64_t *x = numbers;
     uint32_t w[RND_GROUP_WORDS];
-    (void)n;
-    for (int k = 0; k < RND_BATCH; k += RND_GROUP_WORDS) {
+    for (int64_t k = 0; k < n; k += RND_GROUP_WORDS) {
         rnd_group1(j, at + k, w);
         for (int i = 0; i < RND_GROUP_WORDS; i++)
             x[k + i] = (int64_t)(((uint64_t)w[i] * j->range >> 32) + (uint64_t)j->base);
@@ -31,8 +30,7 @@ static void int_fill1(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
 static void int_fill2(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
     int64_t *x = numbers;
     uint64_t w[32];
-    (void)n;
-    for (int k = 0; k < RND_BATCH; k += 32) {
+    for (int64_t k = 0; k < n; k += 32) {
         rnd_group2(j, at + k, w);
         for (int i = 0; i < 32; i++) {
             uint64_t v = j->range ? (uint64_t)((u128)w[i] * j->range >> 64) : w[i];
@@ -212,8 +210,7 @@ static void toss_fill(const rnd_job *j, int64_t at, int64_t n, void *numbers) {
     uint64_t below = rnd_threshold(j->a);
     uint32_t last = below ? (uint32_t)(below - 1) : 0;
     uint8_t ever = below != 0;
-    (void)n;
-    for (int k = 0; k < RND_BATCH; k += RND_GROUP_WORDS) {
+    for (int64_t k = 0; k < n; k += RND_GROUP_WORDS) {
         rnd_group1(j, at + k, w);
         for (int i = 0; i < RND_GROUP_WORDS; i++) x[k + i] = (w[i] <= last) & ever;
     }

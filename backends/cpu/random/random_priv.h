@@ -42,7 +42,7 @@ typedef struct rnd_job rnd_job;
 struct rnd_job {
     rnd_walk walk;
     enum rnd_number fill_kind, draw_kind;
-    /* Philox: numbers at .. at + RND_BATCH - 1, of which n are used. */
+    /* Philox: n numbers from `at` on, and what is left of the last group of RND_GROUP_WORDS. */
     void (*fill)(const rnd_job *j, int64_t at, int64_t n, void *numbers);
     /* mt19937: the next n numbers of the stream. */
     void (*draw)(const rnd_job *j, tn_rng *rng, int64_t at, int64_t n, void *numbers);
