@@ -525,7 +525,9 @@ static tn_status root_gradient(tn_tensor *root, tn_tensor *given, int64_t i, tn_
             return tn_fail(TN_E_STATE, 1,
                            "grad can be implicitly created only for real scalar outputs but got %s",
                            tn_dtype_name(tn_view_dtype(&root->v)));
-        return tni_constant(1.0, root->v.word, root->v.ndim, root->v.shape, ret_grad);
+        return tni_is_wrapped(root)
+                   ? tn_ones_like(root, -1, -1, TN_FORMAT_PRESERVE, ret_grad)
+                   : tni_constant(1.0, root->v.word, root->v.ndim, root->v.shape, ret_grad);
     }
     if (!tni_same_shape(&given->v, &root->v))
         return tn_fail(

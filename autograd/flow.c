@@ -209,6 +209,10 @@ static tn_status first_grad(tn_agmeta *m, const tn_tensor *leaf, tn_tensor **g) 
     if (TN_UNLIKELY(tni_is_sparse(*g)))
         return tni_tls.no_grad ? tni_sparse_fork(*g, &m->grad)
                                : tn_clone(*g, TN_FORMAT_PRESERVE, &m->grad);
+    if (TN_UNLIKELY(tni_is_wrapped(*g))) {
+        m->grad = tn_tensor_ref(*g);
+        return TN_OK;
+    }
     bool lies_right =
         leaf->v.word & TN_W_DENSE ? same_strides(*g, leaf) : ((*g)->v.word & TN_W_CONTIGUOUS) != 0;
     if (tni_tls.no_grad && ours(*g) && lies_right) {

@@ -32,6 +32,8 @@ bool tni_takes_kernels(const tn_op *op, const char **ret_why);
 /* A composite that computes half precision in float32 (wide.c): is there any, and the call. */
 bool tni_is_half_call(const tn_op *op, const void *args);
 tn_status tni_compose_wide(const tn_op *op, const void *args, tn_tensor **rets);
+/* A composite by its parts, also of tensors that it does not take whole. */
+tn_status tni_run_parts(const tn_op *op, void *args, tn_tensor **rets);
 tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets);
 
 /* The kernel that a call looks for, by kind. */
@@ -130,6 +132,10 @@ tn_status tni_no_derivative(tn_gctx *c);
  * nothing: a run function says TN_DECLINE when it meets such a tensor. */
 bool tni_has_sparse(const tn_op *op, const void *args);
 tn_status tni_run_sparse(const tn_op *op, void *args, tn_tensor **rets);
+
+/* The same for tensors that the host language computes (wrapped.c). */
+bool tni_has_wrapped(const tn_op *op, const void *args);
+tn_status tni_run_wrapped(const tn_op *op, void *args, tn_tensor **rets);
 
 /* Late tensors (core_priv.h) among those of the call, and memory for them. */
 bool tni_has_late(const tn_op *op, const void *args);

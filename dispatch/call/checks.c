@@ -70,7 +70,8 @@ tn_status tni_check_given(const tn_op *op, const void *args, tn_tensor *out, boo
         TN_TRY(tni_ag.check_inplace(op, NULL, out)); /* its base may require a gradient */
     }
     if (TN_LIKELY(!(out->v.word & (TN_W_INFERENCE | TN_W_LAYOUT)))) return TN_OK;
-    if (tni_is_late(out) || (tni_is_sparse(out) && !(op->flags & TNI_OP_SPARSE))) return TN_DECLINE;
+    if ((out->v.word & TN_W_LAYOUT) && !(tni_is_sparse(out) && (op->flags & TNI_OP_SPARSE)))
+        return TN_DECLINE;
     return check_inference(out);
 }
 

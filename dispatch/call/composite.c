@@ -161,6 +161,15 @@ static tn_status take_dtype(const tn_op *op, void *args, const tn_tensor *given)
     return TN_OK;
 }
 
+static tn_status compose_parts(const tn_op *op, const void *args, tn_tensor **rets) {
+    return tni_compose(op, args, rets);
+}
+
+/* Tensors whose elements are not there, or not here. */
+static bool is_elsewhere(const tn_op *op, const void *args) {
+    return !(op->flags & TNI_OP_SPARSE) || tni_has_late(op, args) || tni_has_wrapped(op, args);
+}
+
 ALWAYS tn_status run(const tn_op *op, void *args, tn_tensor **rets, tni_composer make) {
     TN_TRY(check_inputs(op, args));
     if (TN_UNLIKELY(op->refuses)) TN_TRY(tni_check_kinds(op, args));
@@ -169,7 +178,7 @@ ALWAYS tn_status run(const tn_op *op, void *args, tn_tensor **rets, tni_composer
     tn_tensor *given = outs.n > 0 ? outs.v[0] : NULL;
     if (given && op->nin == 0) TN_TRY(take_dtype(op, args, given));
     uint64_t any = tni_input_words(op, args);
-    if (TN_UNLIKELY(any & TN_W_LAYOUT) && (!(op->flags & TNI_OP_SPARSE) || tni_has_late(op, args)))
+    if (TN_UNLIKELY(any & TN_W_LAYOUT) && make != compose_parts && is_elsewhere(op, args))
         return TN_DECLINE;
     if (op->flags & TNI_OP_INPLACE_ONLY)
         TN_TRY(tni_check_given(op, args, tni_in_slot(op, args, 0), true, any));
@@ -183,6 +192,10 @@ tn_status tni_run_composite(const tn_op *op, void *args, tn_tensor **rets) {
     return run(op, args, rets, tni_compose);
 }
 
+tn_status tni_run_parts(const tn_op *op, void *args, tn_tensor **rets) {
+    return run(op, args, rets, compose_parts);
+}
+
 tn_status tni_run_composite_by(const tn_op *op, void *args, tn_tensor **rets, tni_composer make) {
     return run(op, args, rets, make);
 }
@@ -192,8 +205,7 @@ tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets) {
     tn_tensor *base = tni_in_slot(op, args, 0);
     if (base->flags & TNI_T_STACK) return tni_fail_null(op, 0);
     bool sparse = base->v.word & TN_W_LAYOUT;
-    if (TN_UNLIKELY(sparse) && (!(op->flags & TNI_OP_SPARSE) || tni_has_late(op, args)))
-        return TN_DECLINE;
+    if (TN_UNLIKELY(sparse) && is_elsewhere(op, args)) return TN_DECLINE;
     TN_TRY(op->composite(args, rets));
     tn_status st = tni_record_call(op, args, base->v.word, rets);
     tni_span outs = tni_results(op, rets);

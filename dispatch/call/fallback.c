@@ -356,6 +356,7 @@ tn_status tni_run_fallback(const tn_op *op, void *args, tn_tensor **rets) {
         TN_TRY(tni_settle_args(op, args));
         return tni_op_run(op, args, rets);
     }
+    if (tni_has_wrapped(op, args)) return tni_run_wrapped(op, args, rets);
     if (tni_has_sparse(op, args)) return tni_run_sparse(op, args, rets);
     tn_status st = wanted_of(op, args, &wanted);
     /* Its shape rule says that kernels do not take such operands. */

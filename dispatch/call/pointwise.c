@@ -144,8 +144,8 @@ static tn_status find_device(call *c) {
     for (int i = 0; i < c->nin; i++) {
         const tn_tensor *t = c->in[i];
         bool loose = (t->v.word & TN_W_SCALAR) || (t->v.ndim == 0 && tn_view_device(&t->v) == 0);
-        if (loose) continue;
         if (t->v.word & TN_W_LAYOUT) return TN_DECLINE;
+        if (loose) continue;
         if (!first) first = t;
         if (((t->v.word ^ first->v.word) & (TN_W_DEVICE | TN_W_INDEX)) != 0)
             return tni_fail_devices(tn_tensor_device(first), tn_tensor_device(t));

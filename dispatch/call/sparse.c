@@ -52,6 +52,18 @@ bool tni_has_sparse(const tn_op *op, const void *args) {
     return find(op, args, &name) != NULL;
 }
 
+static bool any_wrapped(tni_span s) {
+    for (int64_t i = 0; i < s.n; i++)
+        if (s.v[i] && tni_is_wrapped(s.v[i])) return true;
+    return false;
+}
+
+bool tni_has_wrapped(const tn_op *op, const void *args) {
+    for (int i = 0; i < op->nin; i++)
+        if (any_wrapped(tni_in_span(op, args, i))) return true;
+    return any_wrapped(tni_given(op, (void *)(uintptr_t)args));
+}
+
 static tn_status refuse(const tn_op *op, const void *args) {
     const char *name, *spelt = op->info.name + (op->info.name[0] == '_');
     const tn_tensor *t = find(op, args, &name);

@@ -7,6 +7,7 @@
 const char *tn_layout_name(int32_t layout) {
     static const char *const names[TN_LAYOUT_COUNT] = {"strided",    "sparse_coo", "sparse_csr",
                                                        "sparse_csc", "sparse_bsr", "sparse_bsc"};
+    if (layout == TN_LAYOUT_WRAPPED) return "wrapped";
     return layout >= 0 && layout < TN_LAYOUT_COUNT ? names[layout] : NULL;
 }
 
@@ -69,13 +70,12 @@ static tn_status fit_compressed(tni_sparse *s, int32_t layout, tn_ints size) {
 /* A header of the layout over a storage, of which it takes over a reference. */
 static tn_status header_of(int32_t layout, int32_t dtype, int32_t ndim, const int64_t *shape,
                            tn_storage *storage, tn_tensor **ret_tensor) {
-    const uint64_t dense = TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST | TN_W_DENSE;
     tn_tensor *t;
     TN_TRY(tni_header_new(dtype, storage->device, ndim, shape, NULL, &t));
     t->storage = storage;
     t->v.data = NULL;
     t->v.byte_offset = 0;
-    t->v.word = (t->v.word & ~dense) | (uint64_t)layout << 40;
+    t->v.word = (t->v.word & ~TNI_W_LIES) | (uint64_t)layout << 40;
     *ret_tensor = t;
     return TN_OK;
 }
@@ -124,6 +124,7 @@ out:
 
 tn_status tni_sparse_alias(const tn_tensor *t, tn_tensor **ret_tensor) {
     tn_tensor *r;
+    if (tni_is_wrapped(t)) return tni_wrapped_alias(t, ret_tensor);
     TN_TRY(header_of(tn_tensor_layout(t), tn_view_dtype(&t->v), t->v.ndim, t->v.shape, t->storage,
                      &r));
     tni_storage_ref(t->storage);
@@ -167,3 +168,46 @@ int32_t tn_sparse_dense_dim(const tn_tensor *t) {
 int tn_sparse_is_coalesced(const tn_tensor *t) {
     return t && tni_is_sparse(t) && tni_sparse_of(t)->coalesced;
 }
+
+/* ---- Tensors that the host language makes of others: tenon/wrapped.h ---------------------------*/
+
+tn_status tn_wrapped_new(int32_t dtype, tn_device device, int32_t ndim, const int64_t *shape,
+                         const int64_t *strides, void (*end)(void *ctx), void *ctx,
+                         tn_tensor **ret_tensor) {
+    tn_storage *storage = NULL;
+    tn_tensor *t;
+    int64_t numel;
+    if (ndim < 0 || ndim > TN_MAX_DIMS || (ndim > 0 && !shape) || !end || !ctx || !ret_tensor)
+        return tn_fail(TN_E_VALUE, -1, "wrapped_new(): a pointer is NULL, or ndim is %d",
+                       (int)ndim);
+    if (!tn_dtype_name(dtype)) return tn_fail(TN_E_DTYPE, 0, "there is no dtype %d", (int)dtype);
+    TN_TRY(tni_numel(ndim, shape, 1, &numel));
+    TN_TRY(tni_header_new(dtype, device, ndim, shape, strides, &t));
+    tn_status st = tni_storage_foreign(device, NULL, 0, 0, end, ctx, &storage);
+    if (st != TN_OK) {
+        tn_tensor_unref(&t);
+        return st;
+    }
+    t->storage = storage;
+    t->v.data = NULL;
+    t->v.byte_offset = 0;
+    t->v.word = (t->v.word & ~TNI_W_LIES) | (uint64_t)TN_LAYOUT_WRAPPED << 40;
+    *ret_tensor = t;
+    return TN_OK;
+}
+
+tn_status tni_wrapped_alias(const tn_tensor *t, tn_tensor **ret_tensor) {
+    tn_tensor *r;
+    TN_TRY(tni_header_new(tn_view_dtype(&t->v), t->storage->device, t->v.ndim, t->v.shape,
+                          t->v.strides, &r));
+    tni_storage_ref(t->storage);
+    r->storage = t->storage;
+    r->v.data = NULL;
+    r->v.byte_offset = 0;
+    r->v.word = (r->v.word & ~TNI_W_LIES) | (t->v.word & (TN_W_LAYOUT | TN_W_INFERENCE));
+    r->flags = t->flags & TNI_T_NO_VERSION;
+    *ret_tensor = r;
+    return TN_OK;
+}
+
+void *tn_wrapped_ctx(const tn_tensor *t) { return tni_is_wrapped(t) ? t->storage->ctx : NULL; }

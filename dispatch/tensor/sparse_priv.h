@@ -7,6 +7,8 @@
 #ifndef TENON_SPARSE_PRIV_H
 #define TENON_SPARSE_PRIV_H
 
+#include <tenon/wrapped.h>
+
 #include "tensor_priv.h"
 
 typedef struct tni_sparse {
@@ -17,8 +19,15 @@ typedef struct tni_sparse {
     int32_t sparse_dim, dense_dim, batch_dim;
 } tni_sparse;
 
+/* How elements lie in memory, which a tensor without any does not say. */
+#define TNI_W_LIES (TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST | TN_W_DENSE)
+
 static inline bool tni_is_sparse(const tn_tensor *t) {
-    return (t->v.word & TN_W_LAYOUT) != 0 && !tni_is_late(t);
+    int32_t layout = tn_tensor_layout(t);
+    return layout != TN_LAYOUT_STRIDED && layout < TN_LAYOUT_COUNT;
+}
+static inline bool tni_is_wrapped(const tn_tensor *t) {
+    return tn_tensor_layout(t) == TN_LAYOUT_WRAPPED;
 }
 static inline const tni_sparse *tni_sparse_of(const tn_tensor *t) { return t->storage->ctx; }
 /* Compressed layouts: rows are compressed; elements are blocks. */
@@ -39,6 +48,7 @@ void tni_sparse_replace(tn_tensor *t, const tn_tensor *src);
 /* A tensor of the same components, which may then be given others. */
 tn_status tni_sparse_fork(const tn_tensor *t, tn_tensor **ret_tensor);
 /* The same tensor without history. */
+tn_status tni_wrapped_alias(const tn_tensor *t, tn_tensor **ret_tensor);
 tn_status tni_sparse_alias(const tn_tensor *t, tn_tensor **ret_tensor);
 
 #endif

@@ -454,7 +454,7 @@ tn_status tn_tensor_alias(const tn_tensor *t, int32_t dtype, int32_t ndim, const
     tn_tensor *r;
     if (!t || !t->storage) return tn_fail(TN_E_VALUE, 0, "the tensor has no storage");
     TN_TRY(tni_settle(t));
-    if (tni_is_sparse(t))
+    if (t->v.word & TN_W_LAYOUT)
         return tn_fail(TN_E_UNSUPPORTED, 0,
                        "a tensor of layout %s has no memory of its own to look at",
                        tn_layout_name(tn_tensor_layout(t)));

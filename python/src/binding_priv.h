@@ -80,6 +80,16 @@ static inline bool tnp_is_tensor(PyObject *o) {
 PyObject *tnp_wrap(tn_tensor *t);
 /* The same for a tensor that has no object yet, as an instance of `type`. */
 PyObject *tnp_wrap_as(tn_tensor *t, PyTypeObject *type);
+/* Tensors of classes with __torch_dispatch__, made of others (wrapped.c, tenon/wrapped.h): what the
+ * core keeps of one, by which its aliases are instances that share a dict. */
+typedef struct tnp_wrapped {
+    PyTypeObject *type;
+    PyObject *dict;
+} tnp_wrapped;
+PyObject *tnp_wrap_wrapped(tn_tensor *t);                        /* as tnp_wrap */
+PyObject *tnp_wrap_wrapped_as(tn_tensor *t, PyTypeObject *type); /* as tnp_wrap_as */
+int tnp_wrapped_item(const tn_tensor *t, tn_scalar *ret_scalar); /* 0, or -1: exception */
+bool tnp_wrapped_init(PyObject *module);
 /* None for NULL. */
 PyObject *tnp_wrap_opt(tn_tensor *t);
 /* Starts garbage collection of an object that has come to hold Python references. */
@@ -89,6 +99,7 @@ bool tnp_tensor_init(PyObject *module);
 void tnp_tensor_dying(tn_tensor *t);
 /* Checks that `type` adds no C fields, since an instance has room for none. */
 bool tnp_check_layout(PyTypeObject *type);
+bool tnp_check_size(PyTypeObject *type);
 /* Number of elements along dimension 0, or an exception for 0-d tensors. */
 Py_ssize_t tnp_len(PyObject *self);
 extern PyMethodDef tnp_tensor_methods[];     /* tensor_methods.c */
@@ -162,6 +173,7 @@ int tnp_scalar_from(PyObject *o, tn_scalar *ret_scalar);
 PyObject *tnp_scalar_to(const tn_scalar *s);
 /* The one element of t as a Python number; as a scalar, OverflowError where an int64 does not hold it. */
 PyObject *tnp_item_of(const tn_tensor *t);
+int tnp_item_from(const tn_tensor *t, tn_scalar *ret_scalar); /* 0, or -1: exception */
 int tnp_read_item(const tn_tensor *t, tn_scalar *ret_scalar);
 /* An integer that is not a bool: int, NumPy integer, 0-d integer tensor. Results as above. */
 int tnp_int_from(PyObject *o, int64_t *ret_value);

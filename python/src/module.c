@@ -317,9 +317,9 @@ static bool init(PyObject *module) {
            tnp_share_init(module) && tnp_group_init(module) && tnp_numbers_init() &&
            tnp_index_init() && tnp_memory_init(module) && tnp_program_init(module) &&
            tnp_quick_init(module) && tnp_factory_init(module) && tnp_modes_init(module) &&
-           tnp_saved_hooks_init(module) && tnp_overrides_init(module) && tnp_node_init(module) &&
-           tnp_autograd_init(module) && tnp_function_init(module) && tnp_crc32_init(module) &&
-           tnp_module_call_init(module) &&
+           tnp_saved_hooks_init(module) && tnp_overrides_init(module) && tnp_wrapped_init(module) &&
+           tnp_node_init(module) && tnp_autograd_init(module) && tnp_function_init(module) &&
+           tnp_crc32_init(module) && tnp_module_call_init(module) &&
            PyModule_AddStringConstant(module, "_version", tn_version()) == 0 &&
            PyModule_AddFunctions(module, functions) == 0;
 }

@@ -23,6 +23,8 @@ __all__ = [
 infer_schema = _schema.infer
 
 _defined: dict[str, CustomOpDef] = {}
+# Kernels that came before their operators, by name.
+_early: dict[str, list[tuple[str, Callable[..., Any], str]]] = {}
 
 
 class CustomOpDef:
@@ -310,6 +312,8 @@ def _add(op: CustomOpDef) -> CustomOpDef:
         setattr(first, form, op)
     if first is op:
         ops.define(space, name, op)
+    for caller, fn, key in _early.pop(op._qualname, ()):
+        _implement(caller, op, fn, key)
     return op
 
 
@@ -532,7 +536,11 @@ def impl(
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         for key in keys:
-            _implement("impl", _find(qualname), fn, key)
+            if isinstance(qualname, str) and qualname not in _defined:
+                _check_name("impl", qualname)
+                _early.setdefault(qualname, []).append(("impl", fn, key))
+            else:
+                _implement("impl", _find(qualname), fn, key)
         return fn
 
     return register if func is None else register(func)

@@ -48,7 +48,7 @@ FAMILIES = sorted(p.stem for p in ROOT.glob("dispatch/ops/*.toml"))
 SDK |= {f"tenon/args_{name}.h" for name in FAMILIES}
 CORE = SDK | {"tenon/tensor.h", "tenon/error.h", "tenon/runtime.h", "tenon/ops.h"}
 CORE |= {"tenon/ops_meta.h", "tenon/device_ext.h", "tenon/processes.h", "tenon/program.h"}
-CORE |= {f"tenon/ops_{name}.h" for name in FAMILIES}
+CORE |= {"tenon/wrapped.h", *(f"tenon/ops_{name}.h" for name in FAMILIES)}
 KNOWS = {
     "backends": SDK,
     "dispatch": CORE,

@@ -51,7 +51,7 @@ def test_what_modes_see() -> None:
         got = work(x)
     assert tn.equal(got, want)
     assert ops.calls == [
-        "aten.add.Tensor", "aten.mul.Tensor", "aten.rsub.Tensor", "aten.add_.Tensor",
+        "aten.add.Tensor", "aten.mul.Tensor", "aten.rsub.Scalar", "aten.add_.Tensor",
         "aten.zeros.default", "aten.matmul.default", "aten.neg.default", "aten.relu.default",
         "aten.add.Tensor", "aten.sum.dim_IntList", "aten.gt.Scalar",
     ]  # fmt: skip

@@ -9,16 +9,18 @@ import time
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 import tenon as tn
 from tenon import backends, library, nn
 from tenon._program.scans import associative_scan, scan, while_loop
 from tenon._torch import _guards, functions
+from tenon._torch import _prims_common as prims
 from tenon._torch._functorch import vmap as vmap_parts
 from tenon.autograd import forward_ad
 from tenon.backends import _options
 from tenon.overrides import TorchFunctionMode, _mode_enabled
-from tenon.utils import swap_tensors
+from tenon.utils import _foreach_utils, _pytree, swap_tensors
 from tenon.utils.data import DataLoader, IterDataPipe, graph, graph_settings
 from tenon.utils.data._utils import pin_memory, signal_handling, worker
 from tenon.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
@@ -374,3 +376,77 @@ def test_private_and_removed_functions():
         names["symeig"](tn.eye(2))
     with pytest.warns(UserWarning, match="'set_vital' is deprecated"):
         assert names["set_vital"]("a", "b", "c") is None
+
+
+# ---- Names that packages import ------------------------------------------------------------------
+
+
+def test_facts_of_dtypes_and_sizes() -> None:
+    kinds = prims.ELEMENTWISE_TYPE_PROMOTION_KIND
+    half, whole, real = tn.ones(2).half(), tn.ones(2, dtype=tn.int32), tn.tensor(1.0)
+    for kind, args, want in (
+        (kinds.DEFAULT, (half, 2), (tn.float32, tn.float16)),
+        (kinds.NO_OPMATH, (half, real), (tn.float16, tn.float16)),
+        (kinds.INT_TO_FLOAT, (whole, 3), (tn.float32, tn.float32)),
+        (kinds.BOOL_TO_LONG, (whole > 0,), (tn.int64, tn.int64)),
+        (kinds.ALWAYS_BOOL, (whole, real), (tn.float32, tn.bool)),
+        (kinds.COMPLEX_TO_FLOAT, (half * 1j,), (tn.complex64, tn.float16)),
+    ):
+        assert prims.elementwise_dtypes(*args, type_promotion_kind=kind) == want
+    assert prims.make_contiguous_strides_for((2, 3, 4)) == (12, 4, 1)
+    assert prims.make_contiguous_strides_for((2, 3, 4), False) == (12, 1, 3)
+    image = tn.ones(2, 3, 4, 5).to(memory_format=tn.channels_last)
+    assert prims.make_channels_last_strides_for(image.shape) == image.stride()
+    assert prims.suggest_memory_format(image) is tn.channels_last
+    assert prims.canonicalize_dims(3, (-1, 0)) == (2, 0)
+
+
+def test_lists_of_tensors_are_grouped() -> None:
+    a, b = [tn.ones(1), tn.ones(2).double(), tn.ones(3)], [tn.zeros(1), None, tn.zeros(3)]
+    got = _foreach_utils._group_tensors_by_device_and_dtype([a, b, []], with_indices=True)
+    lists, where = got[a[0].device, tn.float32]
+    assert where == [0, 2] and lists[0][1] is a[2] and lists[1][1] is b[2] and lists[2] == []
+    assert got[a[0].device, tn.float64][0][1] == [None]
+
+
+def test_kernels_before_their_operators() -> None:
+    library.impl("early::twice", "cpu", lambda x: x * 2)
+    library.define("early::twice", "(Tensor x) -> Tensor")
+    assert tn.equal(tn.ops.early.twice(tn.ones(2)), tn.full((2,), 2.0))
+
+    def cast(x: tn.Tensor, to: tn.dtype = tn.float16, by: int | float | bool = 1) -> tn.Tensor:
+        return (x * by).to(to)
+
+    text = library.infer_schema(cast, mutates_args=())
+    assert text == "(Tensor x, ScalarType to=float16, Scalar by=1) -> Tensor"
+    library.define("early::cast", text)
+    library.impl("early::cast", "default", cast)
+    assert tn.ops.early.cast(tn.ones(1)).dtype is tn.float16
+
+
+def test_sizes_are_elements_of_tensors() -> None:
+    side = tn.tensor([4])
+    assert nn.functional.interpolate(tn.ones(1, 1, 2, 2), size=[side, side]).shape[2:] == (4, 4)
+    with pytest.raises(TypeError):
+        tn.ones(16).reshape([side, tn.tensor([2, 2])])
+
+
+def test_covariance_from_a_precision_that_is_hard_to_invert() -> None:
+    factor = tn.tensor([[1.0, 0.0], [1.0, 1e-3]])
+    precision = factor.mT @ factor
+    got = tn.distributions.MultivariateNormal(tn.zeros(2), precision_matrix=precision)
+    want = np.linalg.cholesky(np.linalg.inv(precision.double().numpy()))
+    np.testing.assert_allclose(got._unbroadcasted_scale_tril.numpy(), want, rtol=2e-3)
+
+
+def test_constants_of_trees() -> None:
+    class Fixed:
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Fixed)
+
+        def __hash__(self) -> int:
+            return 1
+
+    _pytree.register_constant(Fixed)
+    leaves, spec = _pytree.tree_flatten([1, Fixed()])
+    assert leaves == [1] and _pytree.tree_unflatten([2], spec) == [2, Fixed()]

@@ -13,3 +13,10 @@ def test_gradients_reach_the_values_a_tensor_was_made_of():
     assert values.grad.tolist() == [18.0, 2.0, 18.0]
     made = tn.sparse_coo_tensor(places, values, (2, 3), dtype=tn.float64)
     assert made.requires_grad and made.dtype == tn.float64
+
+
+def test_without_dimensions():
+    x = tn.tensor(3.0).to_sparse()
+    assert (x * 2).to_dense() == 6 and (x + x).to_dense() == 6
+    with pytest.raises(NotImplementedError, match="sparse_coo"):
+        tn.where(tn.tensor(True), x, x)

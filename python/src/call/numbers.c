@@ -283,7 +283,7 @@ int tnp_bool(PyObject *a) {
                      tn_tensor_numel(t) ? "more than one value" : "no values");
         return -1;
     }
-    if (tnp_check(tn_tensor_item(t, &s)) < 0) return -1;
+    if (tnp_item_from(t, &s) < 0) return -1;
     return s.kind >= TN_CAT_FLOAT ? s.re != 0.0 || s.im != 0.0 : s.i != 0;
 }
 

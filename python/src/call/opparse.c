@@ -115,6 +115,16 @@ static int64_t *int_space(tnp_frame *f, Py_ssize_t n) {
     return v;
 }
 
+/* A size may be the element of an integer tensor of any shape. */
+static int one_element(PyObject *o, int64_t *ret_value) {
+    tn_scalar s;
+    const tn_tensor *t = tnp_of(o);
+    if (tn_tensor_numel(t) != 1 || tn_dtype_category(tn_tensor_dtype(t)) != TN_CAT_INT) return 0;
+    if (tnp_read_item(t, &s) < 0) return -1;
+    *ret_value = s.i;
+    return 1;
+}
+
 static int to_ints(const tn_field *field, PyObject *const *items, PyObject *seq, Py_ssize_t n,
                    tnp_frame *f, tnp_mismatch *why) {
     Py_ssize_t room = n > field->fixed ? n : field->fixed;
@@ -124,6 +134,7 @@ static int to_ints(const tn_field *field, PyObject *const *items, PyObject *seq,
         PyObject *item = element(items, seq, i);
         if (!item) return -1;
         int r = tnp_int_from(item, &v[i]);
+        if (r == 0 && tnp_is_tensor(item)) r = one_element(item, &v[i]);
         if (r < 0) return r;
         if (r == 0) return bad_element(why, item, i);
     }

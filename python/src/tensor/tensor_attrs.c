@@ -1,4 +1,6 @@
 /* tensor_attrs.c: the attributes of Tensor: geometry, dtype, device, gradient. */
+#include <tenon/wrapped.h>
+
 #include "binding_priv.h"
 
 #define ATTR(name) static PyObject *name(PyObject *self, void *unused)
@@ -36,7 +38,8 @@ ATTR(get_nbytes) {
     const tn_view *v = tn_tensor_view(tnp_of(self));
     if (TNP_UNLIKELY(v->word & TN_W_LAYOUT)) {
         if (tnp_settle(tnp_of(self)) < 0) return NULL;
-        if (v->word & TN_W_LAYOUT) return tnp_no_memory(self, "nbytes");
+        bool wrapped = tn_tensor_layout(tnp_of(self)) == TN_LAYOUT_WRAPPED;
+        if ((v->word & TN_W_LAYOUT) && !wrapped) return tnp_no_memory(self, "nbytes");
     }
     return PyLong_FromLongLong(v->numel * tn_view_itemsize(v));
 }

@@ -1,5 +1,7 @@
 /* tensor_methods.c: methods of Tensor that are not operators: facts, storage, numbers, copies,
  * pickling. Methods that are operators come from the op table. */
+#include <tenon/wrapped.h>
+
 #include "binding_priv.h"
 
 #define METHOD(name) static PyObject *name(PyObject *self, PyObject *unused)
@@ -49,7 +51,9 @@ static PyObject *stride(PyObject *self, PyObject *args, PyObject *kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:stride", names, &dim)) return NULL;
     if (dim != Py_None) return one_dim(self, dim, tn_tensor_strides(t), "stride");
     if (tnp_settle(t) < 0) return NULL;
-    if (tn_tensor_layout(t) > TN_LAYOUT_COO) return tnp_no_memory(self, "stride()");
+    bool has_none = tn_tensor_layout(t) > TN_LAYOUT_COO;
+    if (has_none && tn_tensor_layout(t) != TN_LAYOUT_WRAPPED)
+        return tnp_no_memory(self, "stride()");
     int32_t n = tn_tensor_ndim(t);
     PyObject *tuple = PyTuple_New(n);
     for (int32_t i = 0; tuple && i < n; i++)
@@ -102,6 +106,16 @@ METHOD(get_device) {
     return PyLong_FromLong(d.slot == 0 || d.slot == TN_META_SLOT ? -1 : d.index);
 }
 
+/* What the word of a tensor without memory does not say. */
+static bool is_packed(const tn_view *v) {
+    int64_t step = 1;
+    for (int32_t i = v->ndim - 1; i >= 0; i--) {
+        if (v->shape[i] != 1 && v->strides[i] != step) return v->numel == 0;
+        step *= v->shape[i];
+    }
+    return true;
+}
+
 static PyObject *is_contiguous(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"memory_format", NULL};
     PyObject *format = NULL;
@@ -114,6 +128,8 @@ static PyObject *is_contiguous(PyObject *self, PyObject *args, PyObject *kwargs)
         return PyBool_FromLong((v->word & TN_W_CHANNELS_LAST) && v->ndim == 4);
     if (want == TN_FORMAT_CHANNELS_LAST_3D)
         return PyBool_FromLong((v->word & TN_W_CHANNELS_LAST) && v->ndim == 5);
+    if (TNP_UNLIKELY(tn_tensor_layout(tnp_of(self)) == TN_LAYOUT_WRAPPED))
+        return PyBool_FromLong(is_packed(v));
     return PyBool_FromLong(tn_view_is_contiguous(v));
 }
 
@@ -387,7 +403,8 @@ static PyObject *instance_of(PyObject *cls, PyObject *data, bool requires_grad) 
         return NULL;
     }
     if (!tnp_is_tensor(data)) return tnp_type_error("data must be a Tensor, not %U", data);
-    if (!tnp_check_layout((PyTypeObject *)cls)) return NULL;
+    bool wrapped = tn_tensor_layout(tnp_of(data)) == TN_LAYOUT_WRAPPED;
+    if (!wrapped && !tnp_check_layout((PyTypeObject *)cls)) return NULL;
     tn_tensor *t = NULL;
     tn_status st = tnp_alias_of(tnp_of(data), &t);
     if (st == TN_OK && requires_grad) st = tn_set_requires_grad(t, 1);
@@ -395,7 +412,8 @@ static PyObject *instance_of(PyObject *cls, PyObject *data, bool requires_grad) 
         tn_tensor_unref(&t);
         return tnp_raise(st);
     }
-    return tnp_wrap_as(t, (PyTypeObject *)cls);
+    return wrapped ? tnp_wrap_wrapped_as(t, (PyTypeObject *)cls)
+                   : tnp_wrap_as(t, (PyTypeObject *)cls);
 }
 
 static PyObject *make_subclass(PyObject *unused, PyObject *args, PyObject *kwargs) {

@@ -2,6 +2,8 @@
  *
  * See binding_priv.h for how an object and its tensor share one block. Objects are tracked by the
  * garbage collector only once they hold Python references; results of operators never do. */
+#include <tenon/wrapped.h>
+
 #include "binding_priv.h"
 
 _Static_assert(sizeof(PyObject) + TNP_HEAD_BYTES == TN_HOST_PREFIX, "the head fits its place");
@@ -39,6 +41,8 @@ static PyObject *head_new(tn_tensor *t, tn_host_slots *h, PyTypeObject *type) {
 PyObject *tnp_wrap(tn_tensor *t) {
     tn_host_slots *h = tnp_host(t);
     if (TNP_LIKELY(!h->alive)) {
+        if (TNP_UNLIKELY(tn_tensor_layout(t) == TN_LAYOUT_WRAPPED) && !h->type)
+            return tnp_wrap_wrapped(t);
         if (TNP_LIKELY(!h->type)) return head_new(t, h, tnp.tensor);
         return revive(t, h);
     }
@@ -63,19 +67,41 @@ PyObject *tnp_wrap_as(tn_tensor *t, PyTypeObject *type) {
     return head_new(t, h, type);
 }
 
+PyObject *tnp_wrap_wrapped_as(tn_tensor *t, PyTypeObject *type) {
+    const tnp_wrapped *s = tn_wrapped_ctx(t);
+    PyObject *dict = Py_NewRef(s->dict);
+    PyObject *o = tnp_wrap_as(t, type);
+    if (!o) {
+        Py_DECREF(dict);
+        return NULL;
+    }
+    tnp_host(t)->dict = dict;
+    tnp_track(o);
+    return o;
+}
+
+PyObject *tnp_wrap_wrapped(tn_tensor *t) {
+    const tnp_wrapped *s = tn_wrapped_ctx(t);
+    return tnp_wrap_wrapped_as(t, s->type);
+}
+
 bool tnp_check_layout(PyTypeObject *type) {
     if (type == tnp.tensor) return true;
     PyObject *asked = PyObject_GetAttrString((PyObject *)type, "__torch_dispatch__");
     if (asked) { /* without its method its numbers would be others */
         Py_DECREF(asked);
         PyErr_Format(PyExc_NotImplementedError,
-                     "%R has a method __torch_dispatch__, which would not be called: classes of "
-                     "tensors see calls through __torch_function__, and modes through "
-                     "TorchDispatchMode",
+                     "%R has a method __torch_dispatch__, which would not be called for a tensor "
+                     "with memory of its own: Tensor._make_wrapper_subclass makes one without, "
+                     "and __torch_function__ sees calls of all",
                      (PyObject *)type);
         return false;
     }
     PyErr_Clear();
+    return tnp_check_size(type);
+}
+
+bool tnp_check_size(PyTypeObject *type) {
     PyObject *size = PyObject_GetAttrString((PyObject *)type, "__basicsize__");
     if (!size) return false;
     size_t bytes = PyLong_AsSize_t(size);

@@ -1,4 +1,6 @@
 /* convert.c: Python numbers, and NumPy's, as numbers of C. */
+#include <tenon/wrapped.h>
+
 #include "binding_priv.h"
 
 /* ---- NumPy, when the program uses it -----------------------------------------------------------
@@ -107,13 +109,19 @@ PyObject *tnp_scalar_to(const tn_scalar *s) {
     }
 }
 
+int tnp_item_from(const tn_tensor *t, tn_scalar *ret_scalar) {
+    if (TNP_UNLIKELY(tn_tensor_layout(t) == TN_LAYOUT_WRAPPED))
+        return tnp_wrapped_item(t, ret_scalar);
+    return tnp_check(tn_tensor_item(t, ret_scalar));
+}
+
 PyObject *tnp_item_of(const tn_tensor *t) {
     tn_scalar s;
-    return tnp_check(tn_tensor_item(t, &s)) < 0 ? NULL : tnp_scalar_to(&s);
+    return tnp_item_from(t, &s) < 0 ? NULL : tnp_scalar_to(&s);
 }
 
 int tnp_read_item(const tn_tensor *t, tn_scalar *ret_scalar) {
-    if (tnp_check(tn_tensor_item(t, ret_scalar)) < 0) return -1;
+    if (tnp_item_from(t, ret_scalar) < 0) return -1;
     if (!tn_scalar_is_beyond(ret_scalar)) return 0;
     PyErr_SetString(PyExc_OverflowError, too_large);
     return -1;

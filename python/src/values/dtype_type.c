@@ -5,6 +5,8 @@
  * may name one that this machine lacks. */
 #include <stdio.h>
 
+#include <tenon/wrapped.h>
+
 #include "binding_priv.h"
 
 typedef struct named_object { /* dtype, layout, memory_format */
@@ -162,6 +164,7 @@ PyObject *tnp_format_object(int32_t format) {
 }
 
 PyObject *tnp_layout_object(int32_t layout) {
+    if (layout == TN_LAYOUT_WRAPPED) layout = TN_LAYOUT_STRIDED; /* what its class says it is */
     Py_INCREF(layouts[layout]);
     return layouts[layout];
 }

@@ -8,6 +8,8 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tenon import _C
+from tenon._C import device, dtype
 from tenon._tensor.methods import Tensor
 
 _ARGUMENT = re.compile(
@@ -22,6 +24,7 @@ _TYPES = {
 _CONSTANTS = {"True": True, "False": False, "None": None}
 _TEXTS = {
     Tensor: "Tensor", int: "int", float: "float", bool: "bool", str: "str", complex: "Scalar",
+    dtype: "ScalarType", device: "Device",
 }  # fmt: skip
 
 
@@ -46,6 +49,9 @@ def _default(text: str) -> Any:
         return text[1:-1]
     if text[0] in "[(":
         return [_default(t) for t in _split(text[1:-1])]
+    named = getattr(_C, text, None) if text.isidentifier() else None
+    if isinstance(named, dtype):
+        return named
     try:
         return float(text) if re.search(r"[.einE]", text) else int(text)
     except ValueError:
@@ -115,6 +121,8 @@ def _type_text(op: str, what: str, hint: Any) -> str:
     if type(None) in parts and len(parts) == 2:
         (inner,) = [p for p in parts if p is not type(None)]
         return _type_text(op, what, inner) + "?"
+    if {int, float} < set(parts) <= {int, float, bool, complex, type(None)}:
+        return "Scalar?" if type(None) in parts else "Scalar"
     if origin in (list, tuple) or getattr(origin, "__name__", "") == "Sequence":
         return _type_text(op, what, parts[0]) + "[]"
     raise ValueError(f"infer_schema(): {what} of {op} has the annotation {hint!r}, no known type")
@@ -142,6 +150,8 @@ def infer(
         if p.name in written:
             text = text.replace("Tensor", f"Tensor(a{number}!)", 1)
         default = "" if p.default is p.empty else f"={p.default!r}".replace("'", '"')
+        if isinstance(p.default, dtype):
+            default = "=" + default.rpartition(".")[2]
         parts.append(f"{text} {p.name}{default}")
     result = hints.get("return", inspect.Signature.empty)
     if result is inspect.Signature.empty:

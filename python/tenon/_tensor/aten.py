@@ -20,7 +20,13 @@ _FORMS = frozenset((
     "Tensor_Scalar", "Tensor_Tensor", "Scalar_Tensor", "Tensor_out", "Scalar_out", "correction",
     "Tensor_mode", "Scalar_mode", "ScalarOther", "ScalarSelf", "value", "vec", "stable", "start",
     "start_step", "source", "dtype", "memory_format", "unary_out", "sizes", "IntList", "divisor",
-    "using_ints", "List", "reduce", "two", "padding", "dim_int",
+    "using_ints", "List", "reduce", "two", "padding", "dim_int", "dtype_layout", "device", "dims",
+    "src", "value_reduce", "generator", "low", "low_generator", "from", "to", "n_scalar",
+    "x_scalar", "n_scalar_out", "x_scalar_out", "ScalarList", "ScalarOpt_dim", "ScalarOpt_dtype",
+    "ScalarOpt_dim_dtype", "dim_dtype", "dtype_out", "dim_out", "int_out", "int_Scalar",
+    "int_Tensor", "Tensor_mode_out", "decimals", "sections", "indices", "output", "input",
+    "values", "self_Tensor", "self_Scalar", "size", "step", "ord_str", "p_str", "tensor_qparams",
+    "Tensor_Scalar_out", "Tensor_Tensor_out", "Scalar_Tensor_out", "correction_out", "tensor_lr",
 ))  # fmt: skip
 _ARITHMETIC = frozenset(
     f"{name}{end}"
@@ -51,6 +57,13 @@ def _slice(
     return x[(slice(None),) * wrapped_dim(dim, x.dim()) + (slice(start, end, step),)]
 
 
+def _gelu_backward(grad: Tensor, x: Tensor, *, approximate: str = "none") -> Tensor:
+    """The gradient of gelu's input."""
+    name = "_gelu_tanh_backward" if approximate == "tanh" else "_gelu_backward"
+    result: Tensor = _C._op(name)(grad, x)
+    return result
+
+
 def _in(module: str, name: str) -> Callable[..., Any]:
     """A function of a module that is imported when it is called."""
 
@@ -62,21 +75,36 @@ def _in(module: str, name: str) -> Callable[..., Any]:
 
 
 # Operators that have no name of their own here.
-_PARTS: dict[str, Callable[..., Any]] = {
+PARTS: dict[str, Callable[..., Any]] = {
     "alias": lambda x: x.view_as(x),
     "_to_copy": _to_copy,
     "_pin_memory": lambda x, device=None: x.pin_memory(),
     "slice": _slice,
     "convolution": _in("convolution", "convolution"),
     "convolution_backward": _in("convolution", "convolution_backward"),
+    "threshold_backward": lambda g, y, threshold: g.masked_fill(y <= threshold, 0),
+    "sigmoid_backward": lambda g, y: _C._op("_sigmoid_backward")(g, y),
+    "tanh_backward": lambda g, y: _C._op("_tanh_backward")(g, y),
+    "select_backward": lambda *args: _C._op("_select_backward")(*args),
+    "slice_backward": lambda *args: _C._op("_slice_backward")(*args),
+    "embedding_dense_backward": lambda *args: _C._op("_embedding_backward")(*args),
+    "silu_backward": lambda g, x: _C._op("_silu_backward")(g, x),
+    "gelu_backward": _gelu_backward,
+    "_softmax_backward_data": lambda g, y, dim, dtype: _C._op("_softmax_backward")(g, y, dim),
+    "_log_softmax_backward_data": lambda g, y, dim, dtype: _C._op("_log_softmax_backward")(
+        g, y, dim
+    ),
+    "_local_scalar_dense": lambda x: x.item(),
+    "_softmax": lambda x, dim, half_to_float=False: x.softmax(dim),
+    "_log_softmax": lambda x, dim, half_to_float=False: x.log_softmax(dim),
     "index": lambda x, indices: x[tuple(slice(None) if i is None else i for i in indices)],
 }
 
 
 def _find(name: str) -> Callable[..., Any] | None:
     """The function or method of an operator."""
-    if name in _PARTS:
-        return _PARTS[name]
+    if name in PARTS:
+        return PARTS[name]
     for place in (_C._ops, _C._nn):
         if hasattr(place, name):
             return getattr(place, name)
@@ -185,6 +213,8 @@ def overload_for(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Op
     if packet is None:
         return None
     other = args[1] if len(args) > 1 else kwargs.get("other")
+    if name == "rsub":
+        return packet.Tensor if isinstance(other, Tensor) else packet.Scalar
     if name in _ARITHMETIC:
         return packet.Tensor
     if name in _COMPARISONS:

@@ -170,6 +170,13 @@ def __init_subclass__(cls: type, **kwargs: Any) -> None:
         _C._watch_overrides()
 
 
+def _make_wrapper_subclass(cls: type, size: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """A tensor of a class with `__torch_dispatch__`, without memory of its own."""
+    from tenon._tape.wrapped import make_wrapper_subclass  # few programs have one
+
+    return make_wrapper_subclass(cls, size, *args, **kwargs)
+
+
 def __torch_function__(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """Runs func; tensors among the results become instances of the class."""
     return _overrides()._default(cls, func, types, args, kwargs)
@@ -250,4 +257,5 @@ type_or_convert.__name__ = "type"  # a name that this file needs itself
 Tensor.type = type_or_convert
 for _method in (__init_subclass__, __torch_function__):
     setattr(Tensor, _method.__name__, classmethod(_method))
+Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)
 del _method

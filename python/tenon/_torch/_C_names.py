@@ -3,6 +3,7 @@ the extension module `tenon._C`, where it has none of that name."""
 
 from __future__ import annotations
 
+import enum
 import importlib
 from typing import Any
 
@@ -129,6 +130,31 @@ _ELSEWHERE = {
 _PREFIXED = ("_linalg", "_special", "_fft")  # whose functions are called linalg_inv there
 
 
+class Tag(enum.Enum):
+    """What PyTorch's library notes about operators, for its compilers."""
+
+    core = enum.auto()
+    cudagraph_unsafe = enum.auto()
+    data_dependent_output = enum.auto()
+    dynamic_output_shape = enum.auto()
+    flexible_layout = enum.auto()
+    generated = enum.auto()
+    inplace = enum.auto()
+    inplace_view = enum.auto()
+    maybe_aliasing_or_mutating = enum.auto()
+    needs_contiguous_strides = enum.auto()
+    needs_exact_strides = enum.auto()
+    needs_fixed_stride_order = enum.auto()
+    nondeterministic_bitwise = enum.auto()
+    nondeterministic_seeded = enum.auto()
+    out = enum.auto()
+    out_variant = enum.auto()
+    pointwise = enum.auto()
+    pt2_compliant_tag = enum.auto()
+    reduction = enum.auto()
+    view_copy = enum.auto()
+
+
 class _Functions:
     """The functions of one of the package's modules, called linalg_inv for linalg.inv."""
 
@@ -178,6 +204,7 @@ def add() -> None:
     for name, value in functions.all_of_them().items():
         if name not in vars(tenon):
             setattr(tenon, name, value)
+    tenon.Tag = Tag
     tenon.StorageBase = tenon.storage._StorageBase
     for name, value in list(globals().items()):
         ours = getattr(value, "__module__", __name__) == __name__

@@ -26,6 +26,24 @@ def get_decompositions(aten_ops: Iterable[Any], type: str = "post_autograd") -> 
     return {op: by for op, by in default_decompositions().items() if op in wanted}
 
 
+def register_decomposition(
+    aten_op: Any,
+    registry: Table | None = None,
+    *,
+    type: str = "post_autograd",
+    unsafe: bool = False,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Puts a function into a table under operators; the package's own table takes none."""
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        if registry is not None:
+            ops = aten_op if isinstance(aten_op, (list, tuple)) else [aten_op]
+            registry.update(dict.fromkeys(_wanted(ops), fn))
+        return fn
+
+    return register
+
+
 def remove_decompositions(decompositions: Table, aten_ops: Iterable[Any]) -> None:
     """Takes these operators out of a table."""
     for op in _wanted(aten_ops):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import tenon
-from tenon import Tensor
+from tenon import _C, Tensor
 
 
 def _shape_as_tensor(self: Tensor) -> Tensor:
@@ -67,6 +67,12 @@ def _removed(name: str, instead: str) -> Callable[..., NoReturn]:
     return refuse
 
 
+def _has_compatible_shallow_copy_type(input: Tensor, from_: Tensor) -> bool:
+    """Whether `input.data = from_` may be said: both have memory, or both have none."""
+    wrapped = _C._is_wrapped(input)
+    return bool(wrapped == _C._is_wrapped(from_) and input.layout == from_.layout)
+
+
 _KINDS = {
     "Byte": "uint8", "Char": "int8", "Short": "int16", "Int": "int32", "Long": "int64",
     "Half": "float16", "Float": "float32", "Double": "float64",
@@ -86,6 +92,7 @@ def all_of_them() -> dict[str, Any]:
             _convert_indices_from_coo_to_csr,
             _convert_indices_from_csr_to_coo,
             set_vital,
+            _has_compatible_shallow_copy_type,
         )
     }
     found |= {f"_cast_{kind}": _cast(getattr(tenon, name)) for kind, name in _KINDS.items()}

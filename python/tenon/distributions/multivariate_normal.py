@@ -15,6 +15,13 @@ from tenon.distributions.utils import lazy_property
 __all__ = ["MultivariateNormal"]
 
 
+def _precision_to_scale_tril(P: Tensor) -> Tensor:
+    """The Cholesky factor of a covariance from its inverse, without that inverse."""
+    turned = tenon.linalg.cholesky(P.flip((-2, -1))).flip((-2, -1)).mT
+    eye = tenon.eye(P.shape[-1], dtype=P.dtype, device=P.device)
+    return tenon.linalg.solve_triangular(turned, eye, upper=False)
+
+
 class MultivariateNormal(Distribution):
     """Vectors with a mean and a covariance, which is given as such, by its inverse (the precision),
     or by its Cholesky factor."""
@@ -56,10 +63,11 @@ class MultivariateNormal(Distribution):
         self.loc = loc.expand((*batch, -1))
         super().__init__(batch, self.loc.shape[-1:], validate_args)
         if name == "precision_matrix":
-            matrix = tenon.linalg.inv(matrix)
-        self._unbroadcasted_scale_tril = (
-            matrix if name == "scale_tril" else tenon.linalg.cholesky(matrix)
-        )
+            self._unbroadcasted_scale_tril = _precision_to_scale_tril(matrix)
+        elif name == "covariance_matrix":
+            self._unbroadcasted_scale_tril = tenon.linalg.cholesky(matrix)
+        else:
+            self._unbroadcasted_scale_tril = matrix
 
     # The forms that were not given are computed when they are asked for.
 

@@ -17,6 +17,9 @@ from tenon._C import _nn
 from tenon._tape import overridable
 from tenon._tensor.names import conv_tbc as conv_tbc
 from tenon.nn import _results
+from tenon.nn._scaled import ScalingType as ScalingType
+from tenon.nn._scaled import SwizzleType as SwizzleType
+from tenon.nn._scaled import scaled_grouped_mm as scaled_grouped_mm
 
 # What is plain comes first, so that everything below may replace an operator of the same name.
 globals().update({name: getattr(_nn, name) for name in dir(_nn) if not name.startswith("__")})

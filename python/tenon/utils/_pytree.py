@@ -120,6 +120,15 @@ def _add(
     SUPPORTED_NODES[cls] = NodeDef(cls, flatten, unflatten, keys, name, dump, load)
 
 
+def register_constant(cls: type) -> None:
+    """Makes instances of a class part of what a tree is made of: they have no leaves."""
+    if cls.__eq__ is object.__eq__:
+        raise TypeError(
+            f"register_constant(cls) expects `cls` to have a non-default `__eq__`, got {cls}"
+        )
+    register_pytree_node(cls, lambda x: ([], x), lambda _, x: x)
+
+
 def _positions(obj: Any, context: Context) -> list[Any]:
     return [SequenceKey(i) for i in range(len(obj))]
 

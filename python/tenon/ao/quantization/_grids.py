@@ -25,6 +25,15 @@ class QType:
         return self.name
 
 
+# Integers of fewer than eight bits, which no operator computes: names of what packages pack.
+int1, int2, int3, int4, int5, int6, int7 = (
+    QType(f"int{n}", -(2 ** (n - 1)), 2 ** (n - 1) - 1) for n in range(1, 8)
+)
+uint1, uint2, uint3, uint4, uint5, uint6, uint7 = (
+    QType(f"uint{n}", 0, 2**n - 1) for n in range(1, 8)
+)
+
+
 @dataclass(frozen=True)
 class QScheme:
     """How a grid is laid."""

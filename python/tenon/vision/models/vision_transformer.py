@@ -6,16 +6,26 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import tenon
 from tenon import Tensor, nn
 from tenon.vision.models._weights import load_into, register
-from tenon.vision.ops.misc import MLP
+from tenon.vision.ops.misc import MLP, Conv2dNormActivation
 
 __all__ = ["VisionTransformer", "vit_b_16", "vit_b_32", "vit_h_14", "vit_l_16", "vit_l_32"]
 
 _NORM = partial(nn.LayerNorm, eps=1e-6)
+
+
+class ConvStemConfig(NamedTuple):
+    """One convolution in front of the patches."""
+
+    out_channels: int
+    kernel_size: int
+    stride: int
+    norm_layer: Callable[..., nn.Module] = nn.BatchNorm2d
+    activation_layer: Callable[..., nn.Module] = nn.ReLU
 
 
 class MLPBlock(MLP):
@@ -97,6 +107,23 @@ class Encoder(nn.Module):
         return self.ln(self.layers(self.dropout(input + self.pos_embedding)))
 
 
+def _stem(configs: list[ConvStemConfig], hidden_dim: int) -> nn.Sequential:
+    """The convolutions in the place of the one that cuts patches."""
+    made = nn.Sequential()
+    channels = 3
+    for i, config in enumerate(configs):
+        made.add_module(
+            f"conv_bn_relu_{i}",
+            Conv2dNormActivation(
+                channels, config.out_channels, config.kernel_size, config.stride,
+                norm_layer=config.norm_layer, activation_layer=config.activation_layer,
+            ),
+        )  # fmt: skip
+        channels = config.out_channels
+    made.add_module("conv_last", nn.Conv2d(channels, hidden_dim, kernel_size=1))
+    return made
+
+
 class VisionTransformer(nn.Module):
     """Patches, a class token, an encoder and a head."""
 
@@ -113,6 +140,7 @@ class VisionTransformer(nn.Module):
         num_classes: int = 1000,
         representation_size: int | None = None,
         norm_layer: Callable[..., nn.Module] = _NORM,
+        conv_stem_configs: list[ConvStemConfig] | None = None,
     ) -> None:
         super().__init__()
         if image_size % patch_size:
@@ -126,7 +154,11 @@ class VisionTransformer(nn.Module):
         self.num_classes = num_classes
         self.representation_size = representation_size
         self.norm_layer = norm_layer
-        self.conv_proj = nn.Conv2d(3, hidden_dim, patch_size, patch_size)
+        self.conv_proj = (
+            nn.Conv2d(3, hidden_dim, patch_size, patch_size)
+            if conv_stem_configs is None
+            else _stem(conv_stem_configs, hidden_dim)
+        )
         self.seq_length = (image_size // patch_size) ** 2 + 1
         self.class_token = nn.Parameter(tenon.zeros(1, 1, hidden_dim))
         self.encoder = Encoder(
@@ -141,8 +173,13 @@ class VisionTransformer(nn.Module):
             heads["act"] = nn.Tanh()
             heads["head"] = nn.Linear(representation_size, num_classes)
         self.heads = nn.Sequential(heads)
-        nn.init.trunc_normal_(self.conv_proj.weight, std=math.sqrt(1 / (3 * patch_size**2)))
-        nn.init.zeros_(self.conv_proj.bias)
+        if isinstance(self.conv_proj, nn.Conv2d):
+            nn.init.trunc_normal_(self.conv_proj.weight, std=math.sqrt(1 / (3 * patch_size**2)))
+            nn.init.zeros_(self.conv_proj.bias)
+        else:
+            last = self.conv_proj.conv_last
+            nn.init.normal_(last.weight, mean=0.0, std=math.sqrt(2.0 / last.out_channels))
+            nn.init.zeros_(last.bias)
         if representation_size is not None:
             nn.init.trunc_normal_(self.heads.pre_logits.weight, std=math.sqrt(1 / hidden_dim))
             nn.init.zeros_(self.heads.pre_logits.bias)

@@ -8,8 +8,17 @@ from tenon import Tensor
 from tenon._C import _ops
 from tenon._tensor import tensor_types
 from tenon._tensor.sparse import check_sparse_tensor_invariants, to_sparse
+from tenon.sparse.semi_structured import (
+    SparseSemiStructuredTensor,
+    SparseSemiStructuredTensorCUSPARSELT,
+    SparseSemiStructuredTensorCUTLASS,
+    to_sparse_semi_structured,
+)
 
 __all__ = [
+    "SparseSemiStructuredTensor",
+    "SparseSemiStructuredTensorCUSPARSELT",
+    "SparseSemiStructuredTensorCUTLASS",
     "addmm",
     "check_sparse_tensor_invariants",
     "log_softmax",
@@ -18,6 +27,7 @@ __all__ = [
     "softmax",
     "spdiags",
     "sum",
+    "to_sparse_semi_structured",
 ]
 
 

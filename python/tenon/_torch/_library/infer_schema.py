@@ -1,0 +1,5 @@
+"""Where programs import `infer_schema` from."""
+
+from tenon.library import infer_schema
+
+__all__ = ["infer_schema"]
