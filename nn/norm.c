@@ -669,3 +669,10 @@ tn_status tni_grad_native_batch_norm(tn_gctx *c) {
     tn_tensor *grads[3] = {r.x, scope_sum(&s, r.weight, over, 0), scope_sum(&s, c->g[0], over, 0)};
     return scope_give(&s, c, grads, 3);
 }
+
+/* ---- Running sums ------------------------------------------------------------------------------*/
+
+tn_status tni_infer_logcumsumexp(tn_infer *inf, const void *args) {
+    const tn_logcumsumexp_args *a = args;
+    return tni_infer_set(inf, 0, a->input->ndim, a->input->shape);
+}

@@ -115,6 +115,19 @@ tn_status tni_infer_topk(tn_infer *inf, const void *args) {
     return TN_OK;
 }
 
+static tn_status infer_pair(tn_infer *inf, const tn_view *x) {
+    for (int i = 0; i < 2; i++) TN_TRY(tni_infer_set(inf, i, x->ndim, x->shape));
+    return TN_OK;
+}
+
+tn_status tni_infer_cummax(tn_infer *inf, const void *args) {
+    return infer_pair(inf, ((const tn_cummax_args *)args)->input);
+}
+
+tn_status tni_infer_cummin(tn_infer *inf, const void *args) {
+    return infer_pair(inf, ((const tn_cummin_args *)args)->input);
+}
+
 tn_status tni_infer__unique_consecutive(tn_infer *inf, const void *args) {
     const tn__unique_consecutive_args *a = args;
     int64_t none = 0;

@@ -259,4 +259,31 @@ def test_results_that_lie_in_rows_whatever_the_operands() -> None:
         x.masked_fill(x[0] > 0, tn.tensor(2.0)),
     ):
         assert y.stride() == (15, 5, 1)
+    assert x.logcumsumexp(0).stride() == (15, 5, 1)
+    for f in (tn.cummax, tn.cummin):
+        for dim in range(3):
+            values, at = f(x, dim)
+            assert values.stride() == at.stride() == (15, 5, 1)
+            assert tn.equal(values, f(x.contiguous(), dim)[0])
+            assert tn.equal(x.gather(dim, at), values)
     assert tn.equal(x.masked_fill(x > 0, 1.0), tn.where(x > 0, 1.0, x))
+
+
+@pytest.mark.parametrize("dtype", [tn.float16, tn.bfloat16])
+def test_trilinear_in_half_precision_is_rounded_once(dtype: tn.dtype) -> None:
+    x = tn.rand(1, 2, 3, 4, 5).to(dtype)
+    for size in ((5, 6, 7), (2, 3, 3)):
+        got = tn.nn.functional.interpolate(x, size, mode="trilinear")
+        want = tn.nn.functional.interpolate(x.double(), size, mode="trilinear").to(dtype)
+        assert got.dtype is dtype
+        assert (got != want).float().mean() < 0.02  # rounded the other way, at a tie
+
+
+def test_pools_of_an_empty_batch_of_volumes() -> None:
+    F, x = tn.nn.functional, tn.zeros(0, 2, 3, 6, 5, requires_grad=True)
+    values, places = F.max_pool3d(x, 2, return_indices=True)
+    assert values.shape == places.shape == (0, 2, 1, 3, 2) and places.dtype is tn.int64
+    values, places = F.adaptive_max_pool3d(x, (1, 2, 3), return_indices=True)
+    assert values.shape == places.shape == (0, 2, 1, 2, 3)
+    values.sum().backward()
+    assert x.grad is not None and x.grad.shape == x.shape

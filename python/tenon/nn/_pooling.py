@@ -78,7 +78,7 @@ def _with_places(
     values, inner = plane(x)
     rows, cols = values.shape[-2:]
     values, outer = (t.squeeze(1) for t in depth(values.flatten(-2).unsqueeze(1)))
-    inner = inner.reshape(x.size(0), -1).gather(-1, outer.reshape(x.size(0), -1))
+    inner = inner.flatten(1).gather(-1, outer.flatten(1))
     places = (outer // (rows * cols)) * area + inner.view_as(outer)
     shape = (*input.shape[:-3], values.size(-2), rows, cols)
     return values.reshape(shape), places.reshape(shape)

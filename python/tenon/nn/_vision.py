@@ -469,7 +469,9 @@ _SMOOTH = {
 
 
 def _trilinear(input: Tensor, size: Any, align_corners: bool | None, factors: Any) -> Tensor:
-    """Planes first, then the depth."""
+    """Planes first, then the depth; half precision is rounded once, at the end."""
+    if input.dtype in (tenon.float16, tenon.bfloat16):
+        return _trilinear(input.float(), size, align_corners, factors).to(input.dtype)
     n, c, depth = input.shape[:3]
     flat = input.reshape(n, c * depth, *input.shape[3:])
     faces = _upsample2d("bilinear", flat, size[1:], align_corners, factors and factors[1:])
