@@ -132,16 +132,6 @@ def test_parts_with_free_sizes() -> None:
             tn.testing.assert_close(tn.from_numpy(got), Turn()(x))
 
 
-def test_writes_into_diagonals_are_refused() -> None:
-    def write(x: tn.Tensor) -> tn.Tensor:
-        y = x.clone()
-        y.diagonal().fill_(1.0)
-        return y
-
-    with pytest.raises(tn.onnx.OnnxExporterError, match="memory that others look at"):
-        tn.onnx.export(Of(write), (normal(3, 3),))
-
-
 def test_operators_without_any_translation_are_named() -> None:
     with pytest.raises(tn.onnx.OnnxExporterError, match=r"no translation of lgamma"):
         tn.onnx.export(Of(lambda x: tn.special.multigammaln(x.abs() + 4, 2)), X)

@@ -111,7 +111,12 @@ def _by_position(
     """dynamic_axes speaks of input_names, dynamic_shapes of arguments: both are in order."""
     import inspect
 
-    bound = inspect.signature(model.forward).bind(*args, **(kwargs or {})).arguments
+    signature = inspect.signature(model.forward)
+    bound = signature.bind(*args, **(kwargs or {})).arguments
+    kinds = [p for p in signature.parameters.values() if p.name in bound]
+    if len(kinds) == 1 and kinds[0].kind is kinds[0].VAR_POSITIONAL:
+        found = _shapes((names or [])[: len(args)], list(args), axes) or {}
+        return {kinds[0].name: tuple(found.get(name) for name in (names or [])[: len(args)])}
     if not all(isinstance(v, tenon.Tensor) for v in bound.values()):
         raise OnnxExporterError("dynamic_axes needs tensors as arguments; use dynamic_shapes")
     own = list(bound)

@@ -64,13 +64,16 @@ class _Places:
 
 @translates("index")
 def index(c: Call) -> str:
-    at = _Places(c)
+    return _indexed(c, _Places(c), c["input"])
+
+
+def _indexed(c: Call, at: _Places, x: str) -> str:
     if at.mask:
-        return c.emit("GatherND", c["input"], at.rows())
+        return c.emit("GatherND", x, at.rows())
     if len(at.dims) == 1:
-        return c.emit("Gather", c["input"], at.values[0], axis=at.dims[0])
+        return c.emit("Gather", x, at.values[0], axis=at.dims[0])
     others = [d for d in range(at.rank) if d not in at.dims]
-    turned = c.emit("Transpose", c["input"], perm=[*at.dims, *others])
+    turned = c.emit("Transpose", x, perm=[*at.dims, *others])
     found = c.emit("GatherND", turned, at.rows())
     first, count = at.dims[0], max(at.ranks)
     if first == 0 or at.dims != list(range(first, first + len(at.dims))):
@@ -89,11 +92,16 @@ def index_put(c: Call) -> str:
         if missing:
             mask = c.emit("Unsqueeze", mask, c.ints([at.ranks[0] + i for i in range(missing)]))
         return c.emit("Where", mask, new, x)
+    how = "add" if c["accumulate"] else None
     if at.dims != list(range(len(at.dims))):
-        c.refuse("indices behind a whole dimension")
+        shape, places = c.writer.places(x)
+        chosen = _indexed(c, at, places)
+        new = c.emit("Expand", new, c.emit("Shape", chosen))
+        flat = [c.emit("Reshape", part, c.ints([-1])) for part in (x, chosen, new)]
+        return c.emit("Reshape", c.emit("ScatterElements", *flat, reduction=how), shape)
     rows = at.rows()
     new = c.emit("Expand", new, c.emit("Shape", c.emit("GatherND", x, rows)))
-    return c.emit("ScatterND", x, rows, new, reduction="add" if c["accumulate"] else None)
+    return c.emit("ScatterND", x, rows, new, reduction=how)
 
 
 @translates("take")

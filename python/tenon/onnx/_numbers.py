@@ -104,6 +104,18 @@ def xlog1py(c: Call) -> str:
     return c.emit("Where", none, 0, c.emit("Mul", a, c.emit("Log", c.emit("Add", 1, b))))
 
 
+@translates("erfc")
+def erfc(c: Call) -> str:
+    return c.emit("Sub", 1, c.emit("Erf", c.operand("input", c.dtype)))
+
+
+@translates("special_ndtr")
+def ndtr(c: Call) -> str:
+    """(1 + erf(x / sqrt(2))) / 2"""
+    erf = c.emit("Erf", c.emit("Mul", c.operand("input", c.dtype), 0.5**0.5))
+    return c.emit("Mul", c.emit("Add", erf, 1), 0.5)
+
+
 @translates("special_entr")
 def entr(c: Call) -> str:
     x = c.operand("input", c.dtype)

@@ -659,11 +659,13 @@ def index_select(c: Call) -> str:
 
 @translates(
     "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones",
-    "new_full",
+    "new_full", "empty", "empty_like", "new_empty",
 )  # fmt: skip
 def full(c: Call) -> str:
     op = c.node["op"].removeprefix("new_")
-    fill = 0 if op.startswith("zeros") else 1 if op.startswith("ones") else c["fill_value"]
+    fill = (
+        0 if op.startswith(("zeros", "empty")) else 1 if op.startswith("ones") else c["fill_value"]
+    )
     shape = c.ints(c["size"]) if "size" in c.args else c.emit("Shape", c["input"])
     return c.emit("Expand", c.number(fill, c.dtype), shape)
 

@@ -132,6 +132,11 @@ class Writer:
         self.arrays: dict[int, Any] = {}
         self.sizes: dict[str, str] = {}
         self.count = 0
+        # What a value looks at: another one, the node that made it a view (None: all of it), which
+        # result. How often memory was written; how many of these writes a name has seen.
+        self.looks: dict[int, tuple[int, Any, int]] = {}
+        self.writes: dict[int, int] = {}
+        self.seen: dict[int, int] = {}
 
     def fresh(self, hint: str) -> str:
         self.count += 1
@@ -195,37 +200,88 @@ class Writer:
         self.names[i] = name or self.fresh("constant")
         self.initializers.append(numpy_helper.from_array(array, self.names[i]))
 
-    def check_writes(self) -> None:
-        """What is written must be seen under its new name alone."""
-        last: dict[int, int] = {}
-        for k, node in enumerate(self.data["nodes"]):
-            for i in _tensors(node):
-                last[i] = k
-        last.update(dict.fromkeys(self.data["outputs"], len(self.data["nodes"])))
-        base = list(range(len(self.values)))
-        for k, node in enumerate(self.data["nodes"]):
-            into = [g for g in node["given"] if g >= 0]
-            if node["in_place"]:
-                into += _tensors(node)[:1]
-            for i in into:
-                outer = self.values[base[i]]["role"] != "node"
-                others = [j for j, b in enumerate(base) if b == base[i] and last.get(j, -1) > k]
-                if outer or others:
-                    what = "an input or weight" if outer else "memory that others look at"
-                    raise _onnx.OnnxExporterError(
-                        f"onnx.export: {node['op']} writes to {what}: ONNX has no writes. Use the "
-                        "form that returns a new tensor"
-                    )
-            # Statistics count as written in eval(), too, where they stay as they are.
-            kept = node["op"] == "batch_norm" and not node["args"]["training"]
-            if set(node["wrote"]) - set(into) and not kept:
-                raise _onnx.OnnxExporterError(
-                    f"onnx.export: {node['op']} writes to a weight: export a module in eval()"
-                )
-            sources = _tensors(node)
-            for out in node["outs"]:
-                if out >= 0 and sources and (into or not node["fresh"]):
-                    base[out] = base[sources[0]]
+    # ---- Writes ----------------------------------------------------------------------------------
+    # ONNX has none: what is written gets a new name, and with it the memory that it looks at. What
+    # else looks at that memory is made anew when it is read.
+
+    def targets(self, node: dict[str, Any]) -> list[tuple[int, int]]:
+        """Which result is written into which value."""
+        found = [(at, g) for at, g in enumerate(node["given"]) if g >= 0]
+        if node["in_place"]:
+            found += [(0, i) for i in _tensors(node)[:1]]
+        into = {i for _, i in found}
+        if any(self.values[self.base(i)]["role"] != "node" for i in into):
+            raise _onnx.OnnxExporterError(
+                f"onnx.export: {node['op']} writes to an input or weight: ONNX has no writes. Use "
+                "the form that returns a new tensor"
+            )
+        # Statistics count as written in eval(), too, where they stay as they are.
+        kept = node["op"] == "batch_norm" and not node["args"]["training"]
+        bases = {self.base(i) for i in into}
+        if any(self.base(i) not in bases for i in node["wrote"]) and not kept:
+            raise _onnx.OnnxExporterError(
+                f"onnx.export: {node['op']} writes to a weight: export a module in eval()"
+            )
+        return found
+
+    def base(self, i: int) -> int:
+        """The value whose memory this one looks at."""
+        while i in self.looks:
+            i = self.looks[i][0]
+        return i
+
+    def settle(self, i: int) -> None:
+        """Gives the value a name that has seen all writes so far."""
+        now = self.writes.get(self.base(i), 0)
+        if self.seen.get(i, 0) == now:
+            return
+        self.seen[i] = now
+        if i in self.looks:
+            source, node, at = self.looks[i]
+            self.settle(source)
+            self.names[i] = self.names[source] if node is None else self.view(source, node, at)
+
+    def view(self, source: int, node: dict[str, Any], at: int, name: str | None = None) -> str:
+        """What the view's node makes of its source, or of another tensor of that shape."""
+        before = self.names[source]
+        self.names[source] = name or before
+        made = TRANSLATIONS[node["op"]](Call(self, node))
+        self.names[source] = before
+        return made if isinstance(made, str) else made[at]
+
+    def write(self, i: int, name: str) -> None:
+        first, base = i, self.base(i)
+        self.names[i] = name
+        while i in self.looks:
+            source, node, at = self.looks[i]
+            self.settle(source)
+            if node is not None:
+                name = self.put(name, source, node, at)
+            i, self.names[source] = source, name
+            self.seen[i] = -1
+        self.writes[base] = self.writes.get(base, 0) + 1
+        self.seen[base] = self.seen[first] = self.writes[base]
+
+    def put(self, name: str, source: int, node: dict[str, Any], at: int) -> str:
+        """The source of a view with the view's elements replaced: the view of the elements' places
+        tells which they are."""
+        flat = self.const(np.asarray([-1], np.int64))
+        shape, places = self.places(self.names[source])
+        chosen = self.view(source, node, at, places)
+        chosen = self.emit("Cast", [chosen], 1, {"to": TensorProto.INT64})
+        parts = [self.names[source], chosen, name]
+        made = [self.emit("Reshape", [part, flat], 1, {}) for part in parts]
+        return self.emit("Reshape", [self.emit("ScatterElements", made, 1, {}), shape], 1, {})
+
+    def places(self, name: str) -> tuple[str, str]:
+        """A tensor's shape, and a tensor of that shape that counts its elements."""
+        zero, one = (self.const(np.asarray(n, np.int64)) for n in (0, 1))
+        shape = self.emit("Shape", [name], 1, {})
+        count = self.emit("ReduceProd", [shape], 1, {"keepdims": 0})
+        counted = self.emit("Range", [zero, count, one], 1, {})
+        return shape, self.emit("Reshape", [counted, shape], 1, {})
+
+    # ---- All nodes -------------------------------------------------------------------------------
 
     def run(self, inputs: list[str] | None) -> None:
         for k, i in enumerate(self.data["inputs"]):
@@ -237,14 +293,31 @@ class Writer:
         unknown = _unknown(self.program)
         if unknown:
             raise _onnx.OnnxExporterError(f"onnx.export has no translation of {', '.join(unknown)}")
-        self.check_writes()
         for node in self.data["nodes"]:
-            call = Call(self, node)
-            made = TRANSLATIONS[node["op"]](call)
-            made = [made] if isinstance(made, str) else made
-            for out, name in zip(node["outs"], made, strict=False):
-                if out >= 0:
-                    self.names[out] = name
+            self.run_node(node)
+        for i in self.data["outputs"]:
+            self.settle(i)
+
+    def run_node(self, node: dict[str, Any]) -> None:
+        into, sources = self.targets(node), _tensors(node)
+        for i in sources:
+            self.settle(i)
+        made = TRANSLATIONS[node["op"]](Call(self, node))
+        made = [made] if isinstance(made, str) else made
+        written = dict(into)
+        for at, (out, name) in enumerate(zip(node["outs"], made, strict=False)):
+            if out < 0:
+                continue
+            self.names[out] = name
+            if at in written:
+                self.looks[out] = (written[at], None, 0)
+            elif sources and not node["fresh"] and not into:
+                self.looks[out] = (sources[0], node, at)
+        for at, i in into:
+            self.write(i, made[at])
+        for out in node["outs"]:
+            if out in self.looks:
+                self.seen[out] = self.writes.get(self.base(out), 0)
 
 
 def _tensors(node: dict[str, Any]) -> list[int]:
