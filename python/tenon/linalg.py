@@ -547,6 +547,17 @@ def solve_triangular(
 
 
 @_writes_out_as
+def _of_batch(t: Tensor, batch: Sequence[int], wide: Tensor) -> Tensor:
+    """What was computed for each of the wide matrices, for each of the batch that they repeat."""
+    if not t.numel():
+        return t
+    for _ in range(wide.ndim - 2 - len(batch)):
+        t = t[0]
+    for d, size in enumerate(batch):
+        t = t.narrow(d, 0, size)
+    return t.contiguous()
+
+
 def lstsq(
     A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None
 ) -> linalg_lstsq:
@@ -566,10 +577,12 @@ def lstsq(
         raise RuntimeError(f"torch.linalg.lstsq does not compute in {A.dtype}")
     vector = _is_vector(A, B)
     right = B.unsqueeze(-1) if vector else B
+    batch = A.shape[:-2]
     A, right = _broadcast(A, right)
     m, n = A.shape[-2:]
     cut = max(m, n) * finfo(A.dtype).eps if rcond is None else float(rcond)
     X, rank, values = _ops._linalg_lstsq(A, right, cut)
+    rank, values = _of_batch(rank, batch, A), _of_batch(values, batch, A)
     residuals = X.reshape(-1)[:0].abs()
     if m > n and driver not in (None, "gelsy") and bool((rank == n).all()):
         residuals = (A @ X - right).abs().square().sum(-2)

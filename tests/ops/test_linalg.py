@@ -131,6 +131,15 @@ def test_lstsq(m: int, n: int) -> None:
         near(got.residuals, np.square(full @ (np.linalg.pinv(full) @ b) - b).sum(-2), 1e-9)
 
 
+def test_lstsq_has_a_rank_for_each_matrix_that_was_given() -> None:
+    a, b = tn.rand(3, 1, 4, 3), tn.rand(2, 2, 1, 2, 4, 2)
+    got = LA.lstsq(a, b, driver="gelsd")
+    assert got.solution.shape == (2, 2, 3, 2, 3, 2)
+    assert got.rank.shape == (3, 1) and got.rank.eq(3).all()
+    assert tn.allclose(got.singular_values, LA.svdvals(a), rtol=1e-4)
+    assert LA.lstsq(a[0, 0], b[0, 0]).rank.shape == ()
+
+
 @pytest.mark.parametrize("ord", ["fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf])
 def test_norms(ord: Any) -> None:
     a = matrix(4, 3)
