@@ -196,6 +196,16 @@ def test_numbers_that_follow_from_several_sizes(tmp_path: Path) -> None:
                 tn.testing.assert_close(run(x, y), Sizes()(x, y))
 
 
+@pytest.mark.parametrize("given", [lambda n: n > 4, lambda n: n / 2, lambda n: f"{n}"])
+def test_returned_values_that_follow_by_no_rule(given: Any) -> None:
+    class Gives(nn.Module):
+        def forward(self, x: tn.Tensor) -> Any:
+            return x.sum(), given(x.shape[0])
+
+    with pytest.raises(RuntimeError, match="returns beside tensors"):
+        export(Gives(), (tn.ones(6),), dynamic_shapes=({0: Dim("n")},))
+
+
 def test_sizes_that_mix_by_no_rule() -> None:
     class Mixed(nn.Module):
         def forward(self, x: tn.Tensor) -> tn.Tensor:

@@ -229,7 +229,7 @@ def traced_module(fn: Callable[..., Any], args: tuple[Any, ...]) -> fx.GraphModu
     from tenon._program.traced import Recording
 
     recording = Recording(fn, args, {})
-    made = graph_module(recording.program)
+    made = graph_module(recording.program, aten=True)
     takes, gives = recording.layout, recording.outputs
     if len(takes.fixed) > len(takes.tensors):
         raise NotImplementedError("make_fx: arguments are tensors, or containers of them")

@@ -261,8 +261,9 @@ def free_size(
             return Recording(fn, args, kwargs, numbers=recording.numbers), other, size
 
     (second, _, _), *others = _those_taken(again, sizes, seen)
-    if not recording.outputs.matches(second.outputs):
-        raise NumbersDiffer(f"{name}: what the function returns beside tensors depends on it")
+    for other in (second, *(checked for checked, _, _ in others)):
+        if not recording.outputs.matches(other.outputs):
+            raise NumbersDiffer(f"{name}: what the function returns beside tensors depends on it")
     recording.program.generalize(
         second.program, [i for i, _ in chosen], dims.pop(), low, high, name
     )

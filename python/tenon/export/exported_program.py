@@ -407,8 +407,10 @@ def _note_values(ep: ExportedProgram, graph: fx.Graph, specs: list[InputSpec]) -
 
     class Noting(fx.Interpreter):
         def run_node(self, n: fx.Node) -> Any:
-            n.meta["val"] = super().run_node(n)
-            return n.meta["val"]
+            made = super().run_node(n)
+            if n.op != "output":
+                n.meta["val"] = made
+            return made
 
     with contextlib.suppress(RuntimeError, TypeError, ValueError), tenon.no_grad():
         Noting(Module(), graph=graph).run(*values)
