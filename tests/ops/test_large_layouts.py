@@ -40,6 +40,53 @@ def test_pointwise(shape: tuple[int, ...], dtype: str) -> None:
         np.testing.assert_array_equal(chosen.numpy(), x)
 
 
+# Shapes, orders of their dimensions, and steps through the last: few elements side by side in the
+# result, runs that are items of 2 to 16 bytes, more of them than one band of the first cache holds.
+MOVES = [
+    ((3, 2, 2, 9, 7), (0, 3, 1, 4, 2), 1),
+    ((2, 700, 3), (0, 2, 1), 1),
+    ((3, 20000), (1, 0), 1),
+    ((2, 9000), (1, 0), 2),
+    ((17, 40), (1, 0), 1),
+    ((5, 3, 30, 4), (1, 2, 0, 3), 1),
+    ((5, 3, 30, 4), (1, 2, 0, 3), 2),
+    ((4, 6, 8, 2), (2, 0, 1, 3), 1),
+    ((1, 2, 5, 1, 3), (4, 1, 3, 2, 0), 1),
+    ((0, 2, 3), (2, 0, 1), 1),
+    ((6, 1, 3), (2, 1, 0), 3),
+]
+
+
+@pytest.mark.parametrize("dtype", ["bool", *DTYPES])
+def test_short_rows(dtype: str) -> None:
+    """Copies whose innermost dimension is short, out of steps of any length, of repeated and of
+    turned elements, and into views."""
+    before = tn.get_num_threads()
+    try:
+        for (shape, order, step), threads in itertools.product(MOVES, (1, 3)):
+            tn.set_num_threads(threads)
+            x = draw((*shape[:-1], shape[-1] * step), dtype, 3)
+            a, t = x[..., ::step].transpose(order), tn.tensor(x)[..., ::step].permute(*order)
+            np.testing.assert_array_equal(t.contiguous().numpy(), a)
+            np.testing.assert_array_equal(t.flip(-1, 0).numpy(), a[::-1, ..., ::-1])
+            wide = tn.zeros((*a.shape[:-1], a.shape[-1] + 1), dtype=t.dtype)
+            wide[..., 1:] = t
+            np.testing.assert_array_equal(wide[..., 1:].numpy(), a)
+            assert not wide[..., 0].any()
+    finally:
+        tn.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", ["bool", *DTYPES])
+def test_repeated_elements(dtype: str) -> None:
+    """Each element beside itself: runs shorter and longer than vectors and blocks."""
+    x = draw((3, 47), dtype, 4)
+    for n in [*range(1, 40), 63, 64, 65, 127, 128, 129, 255, 257, 511, 513, 1025, 5000]:
+        got = tn.tensor(x).repeat_interleave(n, 1)
+        np.testing.assert_array_equal(got.numpy(), x.repeat(n, 1))
+        np.testing.assert_array_equal(got.mT.contiguous().numpy(), x.repeat(n, 1).T)
+
+
 def test_integer_division_by_a_zero_in_a_turned_operand() -> None:
     """A zero divisor is found wherever it lies."""
     x = np.ones((40, 50), dtype=np.int64)

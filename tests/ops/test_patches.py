@@ -181,3 +181,57 @@ def test_one_node() -> None:
         "aten.col2im.default",
         "aten.channel_shuffle.default",
     ]
+
+
+WIDTHS = [*range(2, 10), 15, 16, 17, 31, 32, 33, 65, 1000]
+EDGES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@pytest.mark.parametrize("mode", EDGES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "uint8", "int64", "complex64"])
+def test_padded_rows(dtype: str, mode: str) -> None:
+    """Rows of every length, grown and cut at either end, packed and not; and what flows back."""
+    for width in WIDTHS:
+        rng = np.random.default_rng(width)
+        x = rng.integers(1, 15, (3, 2, 4, width)).astype(dtype)
+        for left, right, top, low in ((1, 1, 1, 1), (0, 1, 2, 0), (1, 0, 0, 0), (-1, 1, 1, -1)):
+            inner = x[..., max(-top, 0) : 4 + min(low, 0), max(-left, 0) : width + min(right, 0)]
+            grown = [
+                (0, 0),
+                (0, 0),
+                *((max(a, 0), max(b, 0)) for a, b in ((top, low), (left, right))),
+            ]
+            given = {"constant_values": 7} if mode == "constant" else {}
+            if mode != "constant" and min(left, low) < 0:
+                continue
+            want = np.pad(inner, grown, mode=EDGES[mode], **given)
+            more = {"value": 7.0} if mode == "constant" else {}
+            for t in (tn.tensor(x), tn.tensor(x.swapaxes(1, 3).copy()).transpose(1, 3)):
+                got = F.pad(t, (left, right, top, low), mode, **more)
+                np.testing.assert_array_equal(got.numpy(), want)
+            if "float" not in dtype:
+                continue
+            t = tn.tensor(x).requires_grad_()
+            g = rng.integers(1, 9, want.shape).astype(dtype)
+            F.pad(t, (left, right, top, low), mode, **more).backward(tn.tensor(g))
+            places = np.arange(1.0, x.size + 1).reshape(x.shape)[
+                ..., max(-top, 0) : 4 + min(low, 0), max(-left, 0) : width + min(right, 0)
+            ]
+            places = np.pad(places, grown, mode=EDGES[mode]).astype("i8")
+            back = np.zeros(x.size + 1)
+            np.add.at(back, places.ravel(), g.ravel().astype("f8"))
+            np.testing.assert_array_equal(t.grad.numpy(), back[1:].reshape(x.shape))
+
+
+@pytest.mark.parametrize("mode", ["constant", "replicate"])
+def test_padding_longer_than_a_stretch(mode: str) -> None:
+    """Ends and inner parts of a row that is worked on in pieces."""
+    x = np.arange(1.0, 150001.0, dtype="f4")[None]
+    t = tn.tensor(x).requires_grad_()
+    got = F.pad(t, (70000, 140000), mode)
+    want = np.pad(x, ((0, 0), (70000, 140000)), mode=EDGES[mode])
+    np.testing.assert_array_equal(got.detach().numpy(), want)
+    got.sum().backward()
+    ends = (70001, 140001) if mode == "replicate" else (1, 1)
+    assert (t.grad[0, 0].item(), t.grad[0, -1].item()) == ends
+    assert (t.grad[0, 1:-1] == 1).all()

@@ -1,7 +1,7 @@
 /* pad_tmpl.c: padding and its gradient, for one element type.
  *
  * A gather through one table of source positions per dimension; the gradient scatters through the
- * same tables. Work is cut along the leading dimensions that no padding touches, so that a scatter
+ * same tables. What lies inside of the padding moves as a whole. Work is cut along the leading dimensions that no padding touches, so that a scatter
  * never meets another one's memory.
  *
  * family: pad; types: all; isa: each */
@@ -11,6 +11,7 @@
 
 #include "common/tmpl.h"
 
+#include "copy.h"
 #include "cpu_priv.h"
 #include "pack.h"
 
@@ -24,6 +25,9 @@ typedef struct pad_job {
     int64_t lead, wide_size,
         narrow_size; /* leading indices that no padding touches; sizes behind */
     int32_t first;   /* first dimension that padding touches */
+    int64_t
+        before; /* what stands before a row, and the part of it that lies inside of the padding */
+    int64_t inner[2];
     const T *from;
     T *to;
     T value;
@@ -39,6 +43,13 @@ static int64_t source(int mode, int64_t i, int64_t n) {
     }
 }
 
+/* Of a row of `wide` elements those that stand for the `narrow` ones behind the first `before`. */
+static void inner_part(int64_t before, int64_t narrow, int64_t wide, int64_t *ret) {
+    int64_t begin = before < 0 ? 0 : before, end = before + narrow;
+    ret[0] = begin < wide ? begin : wide;
+    ret[1] = end > wide ? wide : end > ret[0] ? end : ret[0];
+}
+
 static tn_status pad_prepare(const tn_call *call, const tn_view *wide, const int64_t *narrow,
                              tn_ints pad, int mode, pad_job *j) {
     int64_t total = 0, stride = 1, before;
@@ -52,9 +63,14 @@ static tn_status pad_prepare(const tn_call *call, const tn_view *wide, const int
     if (st) return st;
     int64_t *map = p;
     j->lead = j->wide_size = j->narrow_size = 1;
+    j->inner[0] = j->inner[1] = 0;
     for (int32_t d = j->ndim - 1; d >= 0; d--) {
         before = d >= j->ndim - pad.n / 2 ? pad.v[2 * (j->ndim - 1 - d)] : 0;
         for (int64_t i = 0; i < wide->shape[d]; i++) map[i] = source(mode, i - before, narrow[d]);
+        if (d == j->ndim - 1) {
+            j->before = before;
+            inner_part(before, narrow[d], wide->shape[d], j->inner);
+        }
         j->map[d] = map;
         map += wide->shape[d];
         j->stride[d] = stride;
@@ -80,34 +96,76 @@ static int64_t row_source(const pad_job *j, const int64_t *index) {
     return at;
 }
 
-static void next_row(const pad_job *j, int64_t *index) {
-    for (int32_t d = j->ndim - 2; d >= j->first && ++index[d] == j->wide[d]; d--) index[d] = 0;
+/* Rows one after the other, through leading indices as well. */
+typedef struct pad_rows {
+    int64_t index[TN_MAX_DIMS], row, rows; /* rows of one leading index */
+    int64_t lead;
+    cpu_stretch s;
+} pad_rows;
+
+static void rows_start(const pad_job *j, int64_t begin, int64_t end, pad_rows *ret) {
+    int64_t n = j->wide[j->ndim - 1];
+    for (int32_t d = j->first; d < j->ndim; d++) ret->index[d] = 0;
+    ret->row = 0;
+    ret->rows = j->wide_size / n;
+    ret->lead = begin;
+    ret->s = (cpu_stretch){.n = room_mul(end - begin, ret->rows), .cost = n};
 }
 
-static tn_status pad_row(const pad_job *j, const T *from, int64_t at, T *to) {
+static void next_row(const pad_job *j, pad_rows *r) {
+    for (int32_t d = j->ndim - 2; d >= j->first && ++r->index[d] == j->wide[d]; d--)
+        r->index[d] = 0;
+    if (++r->row < r->rows) return;
+    r->row = 0;
+    r->lead++;
+}
+
+/* [begin, end) of a stretch of a row in three parts: before the inner part, it, and behind it. */
+static void row_parts(const pad_job *j, int64_t begin, int64_t end, int64_t cut[4]) {
+    cut[0] = begin;
+    cut[3] = end;
+    for (int k = 0; k < 2; k++) {
+        int64_t at = j->inner[k];
+        cut[k + 1] = at < begin ? begin : at > end ? end : at;
+    }
+}
+
+static void pad_ends(const pad_job *j, const T *from, int64_t begin, int64_t end, T *to) {
     const int64_t *map = j->map[j->ndim - 1];
-    cpu_stretch s = {.n = j->wide[j->ndim - 1], .cost = 1};
-    while (cpu_next_stretch(&s))
-        for (int64_t i = s.begin; i < s.end; i++)
-            to[i] = at < 0 || map[i] < 0 ? j->value : from[at + map[i]];
-    return s.st;
+    for (int64_t i = begin; i < end; i++) to[i] = map[i] < 0 ? j->value : from[map[i]];
+}
+
+static void pad_part(const pad_job *j, const T *from, int64_t at, int64_t begin, int64_t end,
+                     T *to) {
+    int64_t cut[4];
+    if (at < 0) {
+        cpu_spread(to + begin, &j->value, end - begin, sizeof(T));
+        return;
+    }
+    row_parts(j, begin, end, cut);
+    pad_ends(j, from + at, cut[0], cut[1], to);
+    if (cut[1] < cut[2])
+        memcpy(to + cut[1], from + at + cut[1] - j->before, (size_t)(cut[2] - cut[1]) * sizeof(T));
+    pad_ends(j, from + at, cut[2], cut[3], to);
 }
 
 static tn_status pad_leads(void *arg, int64_t begin, int64_t end) {
     const pad_job *j = arg;
     int64_t n = j->wide[j->ndim - 1];
+    T *to = j->to + begin * j->wide_size;
     tn_status st = TN_OK;
-    for (int64_t l = begin; l < end && st == TN_OK; l++) {
-        int64_t index[TN_MAX_DIMS] = {0};
-        const T *from = j->from + l * j->narrow_size;
-        T *to = j->to + l * j->wide_size;
-        cpu_stretch s = {.n = j->wide_size / n, .cost = n};
-        while (st == TN_OK && cpu_next_stretch(&s))
-            for (int64_t r = s.begin; r < s.end && st == TN_OK; r++, to += n, next_row(j, index))
-                st = pad_row(j, from, row_source(j, index), to);
-        if (st == TN_OK) st = s.st;
+    pad_rows r;
+    rows_start(j, begin, end, &r);
+    while (st == TN_OK && cpu_next_stretch(&r.s)) {
+        for (int64_t i = r.s.begin; i < r.s.end && st == TN_OK; i++, to += n, next_row(j, &r)) {
+            const T *from = j->from + r.lead * j->narrow_size;
+            int64_t at = row_source(j, r.index);
+            cpu_stretch s = {.n = n, .cost = 1};
+            while (cpu_next_stretch(&s)) pad_part(j, from, at, s.begin, s.end, to);
+            st = s.st;
+        }
     }
-    return st;
+    return st ? st : r.s.st;
 }
 
 static tn_status pad_run(const tn_call *call, const tn_view *x, const tn_view *out, tn_ints pad,
@@ -145,35 +203,47 @@ static tn_status pad_mode(const tn_call *call, const void *args) {
 }
 
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
-static tn_status pad_backward_row(const pad_job *j, const T *from, int64_t at, T *to) {
+static void add_ends(const pad_job *j, const T *from, int64_t begin, int64_t end, T *to) {
     const int64_t *map = j->map[j->ndim - 1];
-    cpu_stretch s = {.n = at < 0 ? 0 : j->wide[j->ndim - 1], .cost = 1};
-    while (cpu_next_stretch(&s)) {
-        for (int64_t i = s.begin; i < s.end; i++) {
-            if (map[i] < 0) continue;
-            A sum = LOAD(to[at + map[i]]) + LOAD(from[i]);
-            to[at + map[i]] = STORE(sum);
-        }
+    for (int64_t i = begin; i < end; i++) {
+        if (map[i] < 0) continue;
+        A sum = LOAD(to[map[i]]) + LOAD(from[i]);
+        to[map[i]] = STORE(sum);
     }
-    return s.st;
+}
+
+static void add_inner(const T *restrict from, int64_t n, T *restrict to) {
+    for (int64_t i = 0; i < n; i++) {
+        A sum = LOAD(to[i]) + LOAD(from[i]);
+        to[i] = STORE(sum);
+    }
+}
+
+static void pad_backward_part(const pad_job *j, const T *from, int64_t begin, int64_t end, T *to) {
+    int64_t cut[4];
+    row_parts(j, begin, end, cut);
+    add_ends(j, from, cut[0], cut[1], to);
+    if (cut[1] < cut[2]) add_inner(from + cut[1], cut[2] - cut[1], to + cut[1] - j->before);
+    add_ends(j, from, cut[2], cut[3], to);
 }
 
 static tn_status pad_backward_leads(void *arg, int64_t begin, int64_t end) {
     const pad_job *j = arg;
-    int64_t n = j->wide[j->ndim - 1];
-    tn_status st = TN_OK;
-    for (int64_t l = begin; l < end && st == TN_OK; l++) {
-        int64_t index[TN_MAX_DIMS] = {0};
-        const T *from = j->from + l * j->wide_size;
-        T *to = j->to + l * j->narrow_size;
-        st = cpu_clear(to, j->narrow_size * (int64_t)sizeof(T));
-        cpu_stretch s = {.n = j->wide_size / n, .cost = n};
-        while (st == TN_OK && cpu_next_stretch(&s))
-            for (int64_t r = s.begin; r < s.end && st == TN_OK; r++, from += n, next_row(j, index))
-                st = pad_backward_row(j, from, row_source(j, index), to);
-        if (st == TN_OK) st = s.st;
+    int64_t n = j->wide[j->ndim - 1], size = (end - begin) * j->narrow_size;
+    const T *from = j->from + begin * j->wide_size;
+    tn_status st = cpu_clear(j->to + begin * j->narrow_size, size * (int64_t)sizeof(T));
+    pad_rows r;
+    rows_start(j, begin, end, &r);
+    while (st == TN_OK && cpu_next_stretch(&r.s)) {
+        for (int64_t i = r.s.begin; i < r.s.end && st == TN_OK; i++, from += n, next_row(j, &r)) {
+            T *to = j->to + r.lead * j->narrow_size;
+            int64_t at = row_source(j, r.index);
+            cpu_stretch s = {.n = at < 0 ? 0 : n, .cost = 1};
+            while (cpu_next_stretch(&s)) pad_backward_part(j, from, s.begin, s.end, to + at);
+            st = s.st;
+        }
     }
-    return st;
+    return st ? st : r.s.st;
 }
 
 static tn_status pad_backward(const tn_call *call, const void *args) {

@@ -13,35 +13,18 @@
 #include <emmintrin.h>
 #endif
 
-typedef struct item16 {
-    uint64_t lo, hi;
-} item16;
-
 /* ---- Elements ----------------------------------------------------------------------------------*/
 
-static void move8(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
-    for (int64_t i = 0; i < n; i++) dst[i * ds] = src[i * ss];
-}
-
-static void move16(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        *(uint16_t *)(void *)(dst + i * ds) = *(const uint16_t *)(const void *)(src + i * ss);
-}
-
-static void move32(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        *(uint32_t *)(void *)(dst + i * ds) = *(const uint32_t *)(const void *)(src + i * ss);
-}
-
-static void move64(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        *(uint64_t *)(void *)(dst + i * ds) = *(const uint64_t *)(const void *)(src + i * ss);
-}
-
-static void move128(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        *(item16 *)(void *)(dst + i * ds) = *(const item16 *)(const void *)(src + i * ss);
-}
+/* Items may be runs of smaller elements, which are aligned as those are. */
+#define MOVE(bits)                                                                                 \
+    static void move##bits(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {        \
+        for (int64_t i = 0; i < n; i++) memcpy(dst + i * ds, src + i * ss, bits / 8);              \
+    }
+MOVE(8)
+MOVE(16)
+MOVE(32)
+MOVE(64)
+MOVE(128)
 
 typedef void (*move_fn)(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n);
 
@@ -60,9 +43,29 @@ static move_fn move_of(int32_t size) {
     }
 }
 
-/* One element all over a packed run: a block is built by doubling, the rest are copies of it. */
+/* One element all over a short packed run, in loops that become vector code. */
+#define FILL(bits)                                                                                 \
+    static void fill##bits(char *dst, const char *src, int64_t n) {                                \
+        uint##bits##_t v;                                                                          \
+        memcpy(&v, src, bits / 8);                                                                 \
+        for (int64_t i = 0; i < n; i++) memcpy(dst + i * (bits / 8), &v, bits / 8);                \
+    }
+FILL(16)
+FILL(32)
+FILL(64)
+
+/* One element all over a packed run: of a long one a block is built by doubling, the rest are copies
+ * of it. */
 static void spread(char *dst, const char *src, int64_t n, int64_t size) {
     int64_t bytes = n * size, done = size;
+    if (bytes <= 1024) {
+        switch (size) {
+        case 2: fill16(dst, src, n); return;
+        case 4: fill32(dst, src, n); return;
+        case 8: fill64(dst, src, n); return;
+        default: break;
+        }
+    }
     if (memcmp(src, src + 1, (size_t)size - 1) == 0) { /* all bytes alike: zero, above all */
         memset(dst, *src, (size_t)bytes);
         return;
@@ -191,25 +194,68 @@ typedef struct copy_job {
     int32_t tile_dim; /* the dimension along which operand 1 is packed, or 0 */
 } copy_job;
 
-static void row_at(const tn_plan *p, int64_t row, char **dst, const char **src) {
-    *dst = p->data[0];
-    *src = p->data[1];
-    for (int32_t d = 1; d < p->ndim; d++) {
-        int64_t i = row % p->shape[d];
+/* Where a row of dimension 0 stands: its indices along the others, and its places. */
+typedef struct copy_at {
+    int64_t at[TN_MAX_DIMS];
+    char *dst;
+    const char *src;
+} copy_at;
+
+/* The rows go along the dimensions from `first` on. */
+static void seek_row(const tn_plan *p, int32_t first, int64_t row, copy_at *ret) {
+    ret->dst = p->data[0];
+    ret->src = p->data[1];
+    for (int32_t d = first; d < p->ndim; d++) {
+        ret->at[d] = row % p->shape[d];
         row /= p->shape[d];
-        *dst += i * p->stride[d][0];
-        *src += i * p->stride[d][1];
+        ret->dst += ret->at[d] * p->stride[d][0];
+        ret->src += ret->at[d] * p->stride[d][1];
+    }
+}
+
+static void next_row(const tn_plan *p, int32_t first, copy_at *c) {
+    for (int32_t d = first; d < p->ndim; d++) {
+        c->dst += p->stride[d][0];
+        c->src += p->stride[d][1];
+        if (++c->at[d] < p->shape[d]) return;
+        c->dst -= p->shape[d] * p->stride[d][0];
+        c->src -= p->shape[d] * p->stride[d][1];
+        c->at[d] = 0;
     }
 }
 
 static tn_status copy_rows(void *arg, int64_t begin, int64_t end) {
     const copy_job *j = arg;
     const tn_plan *p = j->plan;
-    char *dst;
-    const char *src;
-    for (int64_t row = begin; row < end; row++) {
-        row_at(p, row, &dst, &src);
-        move(dst, p->stride[0][0], src, p->stride[0][1], p->shape[0], j->size);
+    copy_at c;
+    seek_row(p, 1, begin, &c);
+    for (int64_t row = begin; row < end; row++, next_row(p, 1, &c))
+        move(c.dst, p->stride[0][0], c.src, p->stride[0][1], p->shape[0], j->size);
+    return TN_OK;
+}
+
+/* Dimension 0 is short: its few places one after the other, a band of dimension 1 at a time, which
+ * stays in the first cache until all of them are filled. */
+enum { BAND_BYTES = 16384 };
+
+static int64_t band_of(const copy_job *j) { return BAND_BYTES / (j->plan->shape[0] * j->size) + 1; }
+
+static tn_status copy_bands(void *arg, int64_t begin, int64_t end) {
+    const copy_job *j = arg;
+    const tn_plan *p = j->plan;
+    const int64_t *s0 = p->stride[0], *s1 = p->stride[1];
+    int64_t n1 = p->shape[1], side = band_of(j), bands = (n1 + side - 1) / side;
+    int64_t band = begin % bands;
+    copy_at c;
+    seek_row(p, 2, begin / bands, &c);
+    for (int64_t item = begin; item < end; item++) {
+        int64_t r0 = band * side, n = n1 - r0 < side ? n1 - r0 : side;
+        for (int64_t i = 0; i < p->shape[0]; i++)
+            move(c.dst + r0 * s1[0] + i * s0[0], s1[0], c.src + r0 * s1[1] + i * s0[1], s1[1], n,
+                 j->size);
+        if (++band < bands) continue;
+        band = 0;
+        next_row(p, 2, &c);
     }
     return TN_OK;
 }
@@ -239,9 +285,36 @@ static tn_status copy_tiles(void *arg, int64_t begin, int64_t end) {
     return TN_OK;
 }
 
+/* Whether rows along dimension 0 are so short that what goes before each takes longer than they do;
+ * long enough ones that are packed on both sides move as wholes. */
+static bool rows_are_short(const tn_plan *p, int32_t size) {
+    bool packed = p->stride[0][0] == size && p->stride[0][1] == size;
+    return p->ndim > 1 && p->shape[0] <= (packed ? 4 : 16) && p->shape[1] >= p->shape[0];
+}
+
+/* Short runs that are packed on both sides are items themselves. */
+static bool join_items(const tn_plan *p, int32_t size, tn_plan *ret) {
+    int64_t run = p->shape[0] * size;
+    if (p->ndim < 2 || p->stride[0][0] != size || p->stride[0][1] != size) return false;
+    if (run > 16 || !move_of((int32_t)run)) return false;
+    *ret = *p;
+    ret->ndim = p->ndim - 1;
+    ret->numel = p->numel / p->shape[0];
+    for (int32_t d = 0; d < ret->ndim; d++) {
+        ret->shape[d] = p->shape[d + 1];
+        memcpy(ret->stride[d], p->stride[d + 1], sizeof ret->stride[d]);
+    }
+    return true;
+}
+
 tn_status cpu_copy_plan(const tn_plan *p, int32_t item) {
-    copy_job j = {.plan = p, .size = item};
+    tn_plan joined;
     if (p->numel == 0) return TN_OK;
+    if (join_items(p, item, &joined)) {
+        item *= (int32_t)p->shape[0];
+        p = &joined;
+    }
+    copy_job j = {.plan = p, .size = item};
     int64_t size = j.size, n0 = p->shape[0], rows = p->numel / n0;
     if (p->ndim == 1 && p->stride[0][0] == size && p->stride[0][1] == size)
         return cpu_copy_bytes(p->data[0], p->data[1], (uint64_t)(p->numel * size));
@@ -254,6 +327,11 @@ tn_status cpu_copy_plan(const tn_plan *p, int32_t item) {
         int64_t items = (n1 + side - 1) / side * (p->numel / (n0 * n1));
         int64_t grain = 16384 / (n0 * side) + 1;
         return cpu_parallel(items, grain, copy_tiles, &j);
+    }
+    if (rows_are_short(p, item)) {
+        int64_t n1 = p->shape[1], side = band_of(&j), bands = (n1 + side - 1) / side;
+        int64_t cost = n0 * (n1 < side ? n1 : side);
+        return cpu_parallel(rows / n1 * bands, 16384 / cost + 1, copy_bands, &j);
     }
     if (rows == 1 && n0 > 65536) {
         /* One long strided row: cut it, so that threads share it. */
