@@ -3,7 +3,8 @@
  * A kernel's cell then holds `run_checked`, which takes note of the arguments, gives fresh results
  * memory with guards on both sides, runs the kernel, and compares. What it finds becomes an error that
  * names plugin and operator. Memory is looked at where the host can read it. A crash still ends the
- * process; a line says first whose code was running. */
+ * process; a line says first whose code was running. What a device has made of several operators of a
+ * program is run in the same way. */
 #include <stdlib.h>
 
 #include "check_priv.h"
@@ -67,6 +68,8 @@ static tni_os_once once = TNI_OS_ONCE_INIT;
 static bool on;
 static tn_host host;
 static checked *kernels;
+
+static const char part_of_program[] = "a part of a program";
 
 static tn_status fault(const watch *w, const char *what, const char *name) {
     return tn_fail(TN_E_PLUGIN, -1, "%s: the kernel of plugin '%s' %s%s%s%s (TENON_CHECK)",
@@ -278,6 +281,80 @@ static tn_status run_checked(const tn_call *call, const void *args) {
     if (w->real_plan) *(const tn_plan **)(uintptr_t)args = w->real_plan;
     free(w);
     return found != TN_OK ? found : st;
+}
+
+/* ---- What a device has made of several operators -----------------------------------------------*/
+
+/* operand: which it is about, -1: none. */
+static tn_status made_fault(const tni_made *m, const char *what, int32_t operand) {
+    const char *plugin = m->dev->plugin->name;
+    if (operand < 0)
+        return tn_fail(TN_E_PLUGIN, -1, "%s: the code of plugin '%s' %s (TENON_CHECK)",
+                       part_of_program, plugin, what);
+    bool result = operand < m->nout;
+    return tn_fail(TN_E_PLUGIN, -1, "%s: the code of plugin '%s' %s %s %d (TENON_CHECK)",
+                   part_of_program, plugin, what, result ? "result" : "input",
+                   (int)(result ? operand : operand - m->nout));
+}
+
+static void guard_made(const tni_made *m, guarded *g) {
+    for (int32_t i = 0; i < m->nout; i++) {
+        tn_view *v = (tn_view *)(uintptr_t)m->views[i];
+        if (!host_reads(tn_view_device(v))) continue;
+        if (m->plan)
+            guard(&g[i], &m->plan->data[i],
+                  plan_range(m->plan, i, tn_dtype_size(m->plan->dtype[i])));
+        else
+            guard(&g[i], &v->data, view_range(v));
+    }
+}
+
+static tn_status look_at_made(const tni_made *m, watched *t, uint64_t plan_hash) {
+    if (m->plan && hash_plan(m->plan) != plan_hash) return made_fault(m, "changed its plan", -1);
+    for (int32_t i = 0; i < m->n; i++) {
+        tn_view *v = (tn_view *)(uintptr_t)t[i].view;
+        if (memcmp(&t[i].before, v, sizeof *v) != 0) {
+            *v = t[i].before;
+            return made_fault(m, "changed the header of", i);
+        }
+        if (hash_geometry(v) != t[i].geometry)
+            return made_fault(m, "changed sizes or strides of", i);
+        if (hash_bytes(0, t[i].values.start, t[i].values.size) != t[i].hash)
+            return made_fault(m, "wrote to", i);
+    }
+    return TN_OK;
+}
+
+tn_status tni_check_made(const tni_made *m, tn_status *ret_st) {
+    watched *t = on ? calloc((size_t)m->n, sizeof *t) : NULL;
+    guarded *g = on ? calloc((size_t)m->nout, sizeof *g) : NULL;
+    const char *what = NULL;
+    if (!t || !g) {
+        free(t);
+        free(g);
+        *ret_st = m->run(m->arg);
+        return TN_OK;
+    }
+    guard_made(m, g);
+    for (int32_t i = 0; i < m->n; i++) {
+        const tn_view *v = m->views[i];
+        t[i] = (watched){.view = v, .before = *v, .geometry = hash_geometry(v)};
+        if (i >= m->nout) t[i].values = view_range(v);
+        if (t[i].values.size > MAX_HASHED) t[i].values.size = 0;
+        t[i].hash = hash_bytes(0, t[i].values.start, t[i].values.size);
+    }
+    uint64_t plan_hash = m->plan ? hash_plan(m->plan) : 0;
+    tni_check_at before = tni_check_enter((tni_check_at){m->dev->plugin->name, part_of_program});
+    *ret_st = m->run(m->arg);
+    tni_check_enter(before);
+    tn_status found = look_at_made(m, t, plan_hash);
+    for (int32_t i = 0; i < m->nout; i++) {
+        const char *did = g[i].block ? unguard(&g[i]) : NULL;
+        if (did) what = did;
+    }
+    free(t);
+    free(g);
+    return what ? made_fault(m, what, -1) : found;
 }
 
 /* ---- Services, for callers that are inside a kernel --------------------------------------------*/

@@ -19,4 +19,16 @@ typedef struct tni_check_at {
 } tni_check_at;
 tni_check_at tni_check_enter(tni_check_at at);
 
+/* Code that a device has made of several operators, and what it gets. */
+typedef struct tni_made {
+    const struct tni_device *dev;
+    const tn_view *const *views; /* results, then inputs */
+    int32_t nout, n;
+    tn_plan *plan; /* with the same operands; NULL: the code walks the views */
+    tn_status (*run)(const void *arg);
+    const void *arg;
+} tni_made;
+/* Runs it; *ret_st: what it returned. In check mode also looks at what it did: TN_E_PLUGIN. */
+tn_status tni_check_made(const tni_made *m, tn_status *ret_st);
+
 #endif

@@ -10,6 +10,7 @@
 #include <tenon/args_create.h>
 #include <tenon/args_pointwise.h>
 
+#include "check_priv.h"
 #include "infer_priv.h"
 #include "memory_priv.h"
 #include "op_create.h"
@@ -526,17 +527,34 @@ static bool kernels_changed(const tni_pgroup *g) {
     return false;
 }
 
+typedef struct job {
+    const tni_pgroup *g;
+    const tn_plan *plan;
+} job;
+
+static tn_status run_job(const void *arg) {
+    const job *j = arg;
+    const tni_device *dev = j->g->dev;
+    return tni_caught(dev->ifaces.codegen2->run(dev->desc.ctx, 0, j->g->code, j->plan, NULL));
+}
+
+/* *ret_st: what became of it; the status: what it did that it must not do. */
 static tn_status run_code(const tn_program *p, const tni_pgroup *g, tn_tensor **ts, int32_t ndim,
-                          const int64_t *shape) {
+                          const int64_t *shape, tn_status *ret_st) {
     const tn_device device = {0, 0};
+    const tn_view *views[TNI_P_GROUP_VALUES];
     tn_status st = TN_OK;
     tn_plan plan;
     for (int32_t i = 0; i < g->nout && st == TN_OK; i++)
         st = tni_tensor_new_fast(p->value[g->value[i]].dtype, device, ndim, shape, &ts[i]);
-    if (st != TN_OK) return st;
+    *ret_st = st;
+    if (st != TN_OK) return TN_OK;
     tni_plan_build(&plan, g->nout + g->nin, g->nout, ts, 0, NULL, ndim, shape, 0);
     if (plan.numel == 0) return TN_OK;
-    return tni_caught(g->dev->ifaces.codegen2->run(g->dev->desc.ctx, 0, g->code, &plan, NULL));
+    for (int32_t i = 0; i < g->nout + g->nin; i++) views[i] = &ts[i]->v;
+    const job j = {g, &plan};
+    return tni_check_made(&(tni_made){g->dev, views, g->nout, g->nout + g->nin, &plan, run_job, &j},
+                          ret_st);
 }
 
 bool tni_p_group_ready(const tn_program *p, const tni_pgroup *g, tn_tensor *const *tensors) {
@@ -564,7 +582,8 @@ tn_status tni_p_run_group(const tn_program *p, const tni_pgroup *g, tn_tensor **
     }
     if ((any & special) || tni_recording(any) || kernels_changed(g)) return TN_DECLINE;
     if (!find_shape(g, ts + g->nout, &ndim, shape)) return TN_DECLINE;
-    tn_status st = run_code(p, g, ts, ndim, shape);
+    tn_status st, found = run_code(p, g, ts, ndim, shape, &st);
+    if (found != TN_OK) st = found;
     for (int32_t i = 0; i < g->nout; i++) {
         if (st != TN_OK)
             tn_tensor_unref(&ts[i]);
@@ -572,7 +591,7 @@ tn_status tni_p_run_group(const tn_program *p, const tni_pgroup *g, tn_tensor **
             tensors[g->value[i]] = ts[i];
     }
     for (int32_t i = 0; i < g->ndrops && st == TN_OK; i++) tn_tensor_unref(&tensors[g->drop[i]]);
-    return st == TN_OK ? TN_OK : TN_DECLINE;
+    return st == TN_OK || found != TN_OK ? st : TN_DECLINE;
 }
 
 tn_status tn_program_fused_at(const tn_program *p, int32_t i, int32_t *ret_first,

@@ -201,7 +201,7 @@ typedef struct tni_pfused {
 const tni_pfused *tni_p_fused(const tn_program *p);
 /* Whether the group may run as one, as far as is known before its views have run. */
 bool tni_p_group_ready(const tn_program *p, const tni_pgroup *g, tn_tensor *const *tensors);
-/* TN_DECLINE: its nodes have to run one by one. */
+/* TN_DECLINE: its nodes have to run one by one. TN_E_PLUGIN: check mode has found something. */
 tn_status tni_p_run_group(const tn_program *p, const tni_pgroup *g, tn_tensor **tensors);
 
 /* ---- region.c: nodes that a device takes as its own --------------------------------------------*/
@@ -226,7 +226,7 @@ typedef struct tni_pregions {
 } tni_pregions;
 /* Found when a program runs with those sizes first. */
 const tni_pregions *tni_p_regions(const tn_program *p, const int64_t *sizes);
-/* TN_DECLINE: its nodes have to run one by one. */
+/* TN_DECLINE: its nodes have to run one by one. TN_E_PLUGIN: check mode has found something. */
 tn_status tni_p_run_region(const tni_pregion *r, tn_tensor **tensors);
 
 /* ---- text.c: a text or file that grows ---------------------------------------------------------*/

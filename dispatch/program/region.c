@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "check_priv.h"
 #include "memory_priv.h"
 #include "os_priv.h"
 
@@ -387,8 +388,23 @@ static bool is_ready(const tni_pregion *r, tn_tensor *const *tensors) {
            tni_device_at(r->device.slot) == r->dev && tni_device_ready(r->device.slot) == TN_OK;
 }
 
-/* ts: places for the outputs, then the inputs. */
-static tn_status run_code(const tni_pregion *r, tn_tensor **ts, const tn_view **views) {
+typedef struct job {
+    const tni_pregion *r;
+    const tn_view *const *views;
+    void *stream;
+} job;
+
+static tn_status run_job(const void *arg) {
+    const job *j = arg;
+    const tni_pregion *r = j->r;
+    return tni_caught(r->dev->ifaces.program->run(r->dev->desc.ctx, r->device.index, r->code,
+                                                  j->views, j->stream));
+}
+
+/* ts: places for the outputs, then the inputs. *ret_st: what became of it; the status: what it did
+ * that it must not do. */
+static tn_status run_code(const tni_pregion *r, tn_tensor **ts, const tn_view **views,
+                          tn_status *ret_st) {
     void *stream = tni_stream_of(r->device);
     tn_status st = TN_OK;
     for (int32_t i = 0; i < r->nout && st == TN_OK; i++) {
@@ -399,10 +415,13 @@ static tn_status run_code(const tni_pregion *r, tn_tensor **ts, const tn_view **
         st = tni_storage_use(ts[i]->storage, stream);
         views[i] = &ts[i]->v;
     }
-    if (st != TN_OK) return st;
-    st = tni_caught(
-        r->dev->ifaces.program->run(r->dev->desc.ctx, r->device.index, r->code, views, stream));
-    return tni_device_said(r->dev, st, "a part of a program");
+    *ret_st = st;
+    if (st != TN_OK) return TN_OK;
+    const job j = {r, views, stream};
+    tn_status found = tni_check_made(
+        &(tni_made){r->dev, views, r->nout, r->nout + r->nin, NULL, run_job, &j}, ret_st);
+    *ret_st = tni_device_said(r->dev, *ret_st, "a part of a program");
+    return found;
 }
 
 tn_status tni_p_run_region(const tni_pregion *r, tn_tensor **tensors) {
@@ -414,11 +433,12 @@ tn_status tni_p_run_region(const tni_pregion *r, tn_tensor **tensors) {
         ts = malloc(sizeof *ts * (size_t)n);
         views = malloc(sizeof *views * (size_t)n);
     }
-    tn_status st = ts && views ? TN_OK : TN_DECLINE;
+    tn_status st = ts && views ? TN_OK : TN_DECLINE, found = TN_OK;
     for (int32_t i = 0; i < n && st == TN_OK; i++)
         ts[i] = i < r->nout ? NULL : tensors[r->value[i]];
     bool ran = st == TN_OK;
-    if (ran) st = run_code(r, ts, views);
+    if (ran) found = run_code(r, ts, views, &st);
+    if (found != TN_OK) st = found;
     for (int32_t i = 0; i < r->nout && ran; i++) {
         if (st != TN_OK)
             tn_tensor_unref(&ts[i]);
@@ -428,7 +448,7 @@ tn_status tni_p_run_region(const tni_pregion *r, tn_tensor **tensors) {
     for (int32_t i = 0; i < r->ndrops && st == TN_OK; i++) tn_tensor_unref(&tensors[r->drop[i]]);
     if (ts != few) free(ts);
     if (views != few_views) free(views);
-    return st == TN_OK ? TN_OK : TN_DECLINE;
+    return st == TN_OK || found != TN_OK ? st : TN_DECLINE;
 }
 
 tn_status tn_program_region_at(const tn_program *p, int32_t i, int32_t *ret_first,

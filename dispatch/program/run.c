@@ -136,7 +136,8 @@ static tn_status run_several(const tn_program *p, int32_t k, place *at, const in
     if (at->region < at->regions->n && at->regions->region[at->region].first == k) {
         const tni_pregion *r = &at->regions->region[at->region];
         *ret_count = r->count;
-        if (tni_p_run_region(r, tensors) == TN_OK) return TN_OK;
+        tn_status st = tni_p_run_region(r, tensors);
+        if (st != TN_DECLINE) return st;
     }
     if (at->group == at->groups->n || at->groups->group[at->group].first != k) return TN_DECLINE;
     const tni_pgroup *g = &at->groups->group[at->group];

@@ -1,7 +1,7 @@
 /* asked_device.c: a device in the host's memory, "asked", that takes every node it is asked about and compiles no
  * region. It writes down what it hears, one line each, in the file that ASKED_FILE names: the operator with the
  * shapes of its values, a constant's with its first number, and what reshape makes; or how many nodes, inputs and
- * outputs a region has. */
+ * outputs a region has. With ASKED_LIE it says that it has compiled, and its code does what it must not do. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,17 +88,26 @@ static tn_status asked_takes(void *ctx, int32_t device, const tn_region *r) {
 
 static tn_status asked_compile(void *ctx, int32_t device, const tn_region *r, void **ret_code) {
     FILE *f = open_file();
-    (void)ctx, (void)device, (void)ret_code;
+    (void)ctx, (void)device;
     if (!f) return TN_DECLINE;
+    *ret_code = getenv("ASKED_LIE");
     fprintf(f, "region of %d: %d in, %d out\n", (int)r->nnodes, (int)r->ninputs, (int)r->noutputs);
     fclose(f);
-    return TN_DECLINE;
+    return *ret_code ? TN_OK : TN_DECLINE;
 }
 
 static tn_status asked_run(void *ctx, int32_t device, void *code, const tn_view *const *values,
                            void *stream) {
-    (void)ctx, (void)device, (void)code, (void)values, (void)stream;
-    return host->fail(TN_E_INTERNAL, -1, "asked: nothing was compiled");
+    tn_view *result = (tn_view *)(uintptr_t)values[0];
+    float *to = result->data, *from = values[1]->data;
+    (void)ctx, (void)device, (void)stream;
+    for (int64_t i = 0; i < result->numel; i++) to[i] = from[i];
+    if (strcmp(code, "behind") == 0) to[result->numel] = 1;
+    if (strcmp(code, "before") == 0) to[-1] = 1;
+    if (strcmp(code, "input") == 0) from[1] += 1;
+    if (strcmp(code, "header") == 0) result->ndim = 0;
+    if (strcmp(code, "size") == 0) result->shape[0] = 1;
+    return strcmp(code, "fails") == 0 ? host->fail(TN_E_MEMORY, -1, "asked: no room") : TN_OK;
 }
 
 static void asked_destroy(void *ctx, int32_t device, void *code) {
@@ -119,7 +128,7 @@ static const void *asked_query(void *ctx, const char *name) {
 }
 
 static tn_status activate(const tn_host *h, tn_txn *txn) {
-    static const tn_device_desc asked = {
+    static tn_device_desc asked = {
         .struct_size = sizeof asked,
         .flags = TN_DEV_ADDRESSABLE,
         .name = "asked",
@@ -135,6 +144,7 @@ static tn_status activate(const tn_host *h, tn_txn *txn) {
     };
     int32_t slot;
     host = h;
+    if (getenv("ASKED_LIE")) asked.flags |= TN_DEV_HOST;
     return h->register_device(txn, &asked, &slot);
 }
 

@@ -462,3 +462,44 @@ def test_the_kit_looks_at_programs(folder: Path) -> None:
     assert good.returncode == 0, good.stdout + good.stderr
     bad = run(folder, *args, FAULT="kernel:program.run:1")
     assert bad.returncode != 0 and "in a program" in bad.stdout, bad.stdout + bad.stderr
+
+
+LIE = """
+import sys
+words = sys.argv[1]
+def fn(x):
+    return x * 2 + 1
+fast = tn.jit.trace(fn, tn.ones(3, device="asked"), check_trace=False)
+x = tn.ones(3, device="asked")
+try:
+    y = fast(x)
+except ImportError as err:
+    assert words and words in str(err), err
+else:
+    assert not words and y.tolist() == [1.0 if sys.argv[2] else 3.0] * 3, y
+assert x.shape == (3,)
+"""
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        ("behind", "the code of plugin 'asked' wrote outside of its result (TENON_CHECK)"),
+        ("before", "wrote outside of its result"),
+        ("input", "wrote to input 0"),
+        ("header", "changed the header of result 0"),
+        ("size", "changed sizes or strides of result 0"),
+        ("none", ""),
+        ("fails", ""),
+    ],
+)
+def test_code_that_lies_in_check_mode(
+    hearing: Path, lie: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it does beside its work is an error, and nobody computes it once more; what only fails
+    runs operator by operator, as ever."""
+    ran = "" if lie == "fails" else "ran"
+    monkeypatch.setenv("ASKED_LIE", lie)
+    monkeypatch.setenv("TENON_CHECK", "1")
+    done = run(hearing, "-c", "import tenon as tn" + LIE, words, ran)
+    assert done.returncode == 0, done.stderr
