@@ -557,7 +557,11 @@ def opcheck(
     """Tries an operator on sample arguments: what it says of writes, shapes and gradients holds.
 
     Returns "SUCCESS" or what went wrong for each of the tests; raises at the first unless told not.
+    An operator of a plugin in C is tried like one of `custom_op`, by its function or its name.
     """
-    found = _find(op) if isinstance(op, str) else op
+    found = op
+    if isinstance(op, str):
+        space, _, name = op.partition("::")
+        found = _defined.get(op) or getattr(getattr(ops, space), name)
     names = [test_utils] if isinstance(test_utils, str) else list(test_utils)
     return _opcheck.run(found, tuple(args), dict(kwargs or {}), names, raise_exception)

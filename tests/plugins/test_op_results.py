@@ -538,3 +538,45 @@ def test_on_a_device(tmp_path: Path) -> None:
     )
     done = as_user.run(tmp_path, "-c", ON_ACME, str(make(code, tmp_path)), TENON_FALLBACK="allow")
     assert done.returncode == 0, done.stderr
+
+
+SHORTER = (
+    "static tn_status shorter(const tn_call *call, const void *args) {"
+    "int64_t shape[1] = {1};"
+    "return call->host->resize_output(call, ((const unary *)args)->out, 1, shape); }"
+)
+WRITES = (
+    "static tn_status writes(const tn_call *call, const void *args) { (void)call;"
+    "((float *)((const unary *)args)->x->data)[0] += 1; return TN_OK; }"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "fields", "words"),
+    [
+        ("checked_good", "", 'COMPOSITE "(Tensor x, int[] d=[0, 1], *, float s=2.0) -> Tensor", '
+         '.formula = "sum(x, d) * s"', ""),
+        ("checked_lists", "", 'COMPOSITE "(Tensor[] x) -> Tensor", .formula = "cat(x, 0)"', ""),
+        ("checked_same", "", 'COMPOSITE "(Tensor x) -> Tensor", .formula = "x"',
+         "test_schema of .*: a result shares memory with argument 'x'"),
+        ("checked_writes", WRITES, 'STRUCTURED "(Tensor x) -> Tensor", .shape = "broadcast"',
+         "test_schema of .*: argument 'x' was written to"),
+        ("checked_shorter", SHORTER, 'STRUCTURED "(Tensor x) -> Tensor", .shape = "broadcast"',
+         r"test_faketensor of .*: the operator makes \[\(\(1,\).* meta \[\(\(3, 4\)"),
+    ],
+)  # fmt: skip
+def test_opcheck(name: str, before: str, fields: str, words: str) -> None:
+    """An operator in C is tried by its function and by its name."""
+    kind, text = fields.split(" ", 1)
+    text = text.replace('"(', f'"{name}::f(', 1)
+    row = f'return kernel(h, t, "{name}::f", 0, {name.split("_")[1]}, TN_F32, 0);'
+    more = row if before else "return TN_OK;"
+    f = load(name, {"COMPOSITE": COMPOSITE, "STRUCTURED": STRUCTURED}[kind] + text, more, before).f
+    x = tn.rand(3, 4, requires_grad=not before)
+    args = ([x, x] if name == "checked_lists" else x,)
+    for op in (f, f"{name}::f"):
+        if words:
+            with pytest.raises(Exception, match=words):
+                tn.library.opcheck(op, args)
+        else:
+            assert set(tn.library.opcheck(op, args).values()) == {"SUCCESS"}

@@ -92,19 +92,29 @@ def test_autograd_registration(op: Any, args: tuple[Any, ...], kwargs: dict[str,
             raise OpCheckError(f"a gradient has shape {tuple(t.grad.shape)} for {tuple(t.shape)}")
 
 
+def _on_meta(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().to("meta")
+    if isinstance(value, list | tuple):
+        return type(value)(_on_meta(v) for v in value)
+    return {k: _on_meta(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
 def test_faketensor(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """What register_fake was given makes results of the shapes and dtypes of the real ones."""
-    fake = getattr(op, "_fake", None)
+    """Results without data, of what register_fake was given or of an operator in C on meta tensors,
+    have the shapes and dtypes of the real ones."""
+    in_python = hasattr(op, "_signature")
+    fake = getattr(op, "_fake", None) if in_python else op
     if fake is None:
         return
+    change, how = (_fresh, "what register_fake was given") if in_python else (_on_meta, "meta")
     with _C.no_grad():
         real = _tensors(op(*_fresh(args), **_fresh(kwargs)))
-        made = _tensors(fake(*_fresh(args), **_fresh(kwargs)))
-    facts = [[(tuple(t.shape), t.dtype, t.device) for t in some] for some in (real, made)]
+        made = _tensors(fake(*change(args), **change(kwargs)))
+    facts = [[(tuple(t.shape), t.dtype, *([t.device] if in_python else [])) for t in some]
+             for some in (real, made)]  # fmt: skip
     if facts[0] != facts[1]:
-        raise OpCheckError(
-            f"the operator makes {facts[0]}, what register_fake was given {facts[1]}"
-        )
+        raise OpCheckError(f"the operator makes {facts[0]}, {how} {facts[1]}")
 
 
 def run(
