@@ -371,6 +371,88 @@ def check_mistakes() -> None:
            lambda: FSDP(net(), sharding_strategy=ShardingStrategy.HYBRID_SHARD))  # fmt: skip
 
 
+def check_norm_of_cut_and_whole_gradients() -> None:
+    """What every rank has whole counts once: units that are not cut, and what no unit has."""
+    for order in (1.0, 2.0, float("inf")):
+        alone, cut = net(), net()
+        cut.layers[0] = FSDP(cut.layers[0], sharding_strategy=ShardingStrategy.NO_SHARD)
+        cut.layers[1] = FSDP(cut.layers[1])
+        cut = FSDP(cut, ignored_modules=[cut.layers[2]])
+        x, y = batch(0)
+        F.cross_entropy(alone(x).flatten(0, 1), y).backward()
+        F.cross_entropy(cut(x).flatten(0, 1), y).backward()
+        want = torch.nn.utils.clip_grad_norm_(alone.parameters(), 0.3, order)
+        close(cut.clip_grad_norm_(0.3, order), want, f"norm {order}")
+        close(cut.layers[2].up.weight.grad, alone.layers[2].up.weight.grad)
+
+
+def check_what_is_not_cut_keeps_its_shape() -> None:
+    """Groups of an optimizer are often made by the number of dimensions."""
+    options = {"sharding_strategy": ShardingStrategy.NO_SHARD, "use_orig_params": True}
+    alone, cut = net(), FSDP(net(), **options)
+    assert [p.shape for p in cut.parameters()] == [p.shape for p in alone.parameters()]
+    train(alone, cut)
+    optimizer = torch.optim.Adam(cut.parameters())
+    cut(batch(0)[0]).sum().backward()
+    optimizer.step()
+    state = FSDP.optim_state_dict(cut, optimizer)
+    assert state["state"]["layers.0.up.weight"]["exp_avg"].shape == (7, 5)
+    optimizer.load_state_dict(FSDP.optim_state_dict_to_load(cut, optimizer, state))
+    optimizer.step()
+    for name, p in cut.state_dict().items():
+        assert p.shape == alone.state_dict()[name].shape
+
+
+def check_what_mixed_precision_leaves_out() -> None:
+    """Normalizations compute in float32, and buffers are stored as they were."""
+    mixed = MixedPrecision(param_dtype=torch.bfloat16, buffer_dtype=torch.bfloat16)
+    some = MixedPrecision(torch.bfloat16, _module_classes_to_ignore=(torch.nn.LayerNorm,))
+    by_size = functools.partial(size_based_auto_wrap_policy, min_num_params=30)
+    for policy in (ModuleWrapPolicy({Layer}), by_size):
+        seen = []
+        cut = net().float()
+        cut.layers[0].norm.register_forward_hook(
+            lambda m, args, out, to=seen: to.append((m.weight.dtype, args[0].dtype))
+        )
+        cut = FSDP(cut, auto_wrap_policy=policy, mixed_precision=some)
+        out = cut(batch(0)[0])
+        assert seen == [(torch.float32, torch.float32)], seen
+        assert out.dtype == torch.float32  # bfloat16 times the buffer, which stays
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+    model.register_buffer("scale", torch.tensor([2.0]))
+    model = FSDP(model, auto_wrap_policy=by_size, mixed_precision=mixed)
+    assert model(torch.ones(2, 4)).dtype == torch.bfloat16
+    assert model.module[1].running_mean.dtype == torch.float32
+    assert model.scale.dtype == torch.bfloat16
+    state = model.state_dict()
+    assert {v.dtype for k, v in state.items() if "num" not in k} == {torch.float32}
+
+
+def check_modules_on_meta() -> None:
+    """They get memory by units, from a function or reset_parameters, alike on all ranks."""
+
+    def fill(module):
+        module.to_empty(device="cpu", recurse=False)
+        for i, t in enumerate([*module.parameters(False), *module.buffers(False)]):
+            torch.nn.init.constant_(t, RANK + i + 1)
+
+    with torch.device("meta"):
+        parts = [torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)) for _ in "ab"]
+    policy = ModuleWrapPolicy({torch.nn.Linear})
+    for module, init in zip(parts, (fill, None)):
+        torch.manual_seed(RANK)
+        cut = FSDP(module, auto_wrap_policy=policy, param_init_fn=init, sync_module_states=True)
+        if init:
+            want = {"0.weight": 1.0, "0.bias": 2.0, "1.weight": 1.0, "1.bias": 2.0}
+            state = cut.state_dict()
+            assert all(bool((state[k] == v).all()) for k, v in want.items()), state
+        torch.manual_seed(0)
+        with FSDP.summon_full_params(cut, writeback=False):
+            if not init:
+                close(module[0].weight, torch.nn.Linear(3, 4).weight)
+        cut(torch.ones(2, 3)).sum().backward()
+
+
 for name, check in list(globals().items()):
     if name.startswith("check_") and name[6:].startswith(tuple(sys.argv[2:]) or ""):
         check()

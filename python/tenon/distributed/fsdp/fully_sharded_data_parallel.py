@@ -86,6 +86,8 @@ class _Flat:
             found.append(mine[max(low - start, 0) : max(high - start, low - start, 0)]
                          if low < high else mine[:0])  # fmt: skip
             at += size
+        if self.groups.parts == 1:  # what is not cut keeps its shape
+            return [p.view(shape) for p, shape in zip(found, self.shapes, strict=True)]
         return found
 
     def part(self) -> Tensor:
@@ -116,6 +118,11 @@ def _taken(module: Module) -> bool:
     return isinstance(module, FullyShardedDataParallel)
 
 
+def _tensors_in(module: Module) -> list[Tensor]:
+    """A module's own parameters and buffers."""
+    return [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+
+
 class FullyShardedDataParallel(Module):
     """Calls its module, whose parameters are gathered for forward and again for backward; in
     between, each process has a part of them, of their gradients and of the optimizer's state.
@@ -144,31 +151,28 @@ class FullyShardedDataParallel(Module):
         device_mesh: Any = None,
     ) -> None:
         super().__init__()
-        if device_id is not None and not isinstance(device_id, int):
-            module = module.to(device_id)
-        if param_init_fn is not None:
-            raise NotImplementedError("FullyShardedDataParallel: param_init_fn is not there yet")
         left = list(ignored_modules or [])
         ignored: set[int] = {id(p) for m in left for p in m.parameters()}
         for state in ignored_states or ():
             ignored |= (
                 {id(p) for p in state.parameters()} if isinstance(state, Module) else {id(state)}
             )
-        if sync_module_states:
-            group = process_group if not isinstance(process_group, tuple) else process_group[0]
-            for t in [*module.parameters(), *module.buffers()]:
-                distributed.broadcast(t.detach(), group=group, group_src=0)
         options: dict[str, Any] = {
             "process_group": process_group, "sharding_strategy": sharding_strategy,
             "cpu_offload": cpu_offload, "backward_prefetch": backward_prefetch,
             "mixed_precision": mixed_precision, "forward_prefetch": forward_prefetch,
             "limit_all_gathers": limit_all_gathers, "use_orig_params": use_orig_params,
             "device_mesh": device_mesh, "ignored_modules": left, "ignored_states": ignored_states,
+            "param_init_fn": param_init_fn, "device_id": device_id,
+            "sync_module_states": sync_module_states,
         }  # fmt: skip
         if auto_wrap_policy is not None:
             inside = {m for part in left for m in part.modules()}
             _wrap_by_policy(module, auto_wrap_policy, inside, FullyShardedDataParallel, options)
         self._fsdp_wrapped_module = module
+        self._make_data(param_init_fn, device_id)
+        if sync_module_states:
+            self._sync(process_group)
         self.sharding_strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
         self.mixed_precision = mixed_precision or MixedPrecision()
         self.process_group, self.cpu_offload = process_group, cpu_offload or CPUOffload()
@@ -181,11 +185,44 @@ class FullyShardedDataParallel(Module):
         self._reshards = self.sharding_strategy in (
             ShardingStrategy.FULL_SHARD, ShardingStrategy.HYBRID_SHARD,
         )  # fmt: skip
-        self._flatten(ignored)
+        self._flatten(ignored, {m for part in left for m in part.modules()})
         self._register_state_dict_hook(self._finish_state)
         self.register_load_state_dict_pre_hook(self._with_prefix)
 
     # ---- Parts ----
+
+    def _own_modules(self) -> Iterator[tuple[str, Module]]:
+        """The modules that no unit inside has, by name."""
+
+        def visit(module: Module, name: str) -> Iterator[tuple[str, Module]]:
+            yield name, module
+            for below, child in module.named_children():
+                if not _taken(child):
+                    yield from visit(child, f"{name}.{below}".lstrip("."))
+
+        return visit(self._fsdp_wrapped_module, "")
+
+    def _make_data(self, init: Callable[[Module], None] | None, device_id: Any) -> None:
+        """Gives memory to modules on meta, and brings all to a device."""
+        device = None if device_id is None or isinstance(device_id, int) else device_id
+        own = [m for _, m in self._own_modules()]
+        lacking = [m for m in own if any(t.is_meta for t in _tensors_in(m))]
+        if lacking and init is not None:
+            for m in own:
+                init(m)
+        for m in lacking if init is None else ():
+            m.to_empty(device=device or "cpu", recurse=False)
+            with tenon.no_grad():
+                m.reset_parameters()
+        for m in own if device is not None else ():
+            for t in _tensors_in(m):
+                t.data = t.data.to(device)
+
+    def _sync(self, group: Any) -> None:
+        for g in group if isinstance(group, tuple) else (group,):
+            for _, m in self._own_modules():
+                for t in _tensors_in(m):
+                    distributed.broadcast(t.detach(), group=g, group_src=0)
 
     def _make_groups(self, group: Any, mesh: Any) -> Groups:
         alone = self.sharding_strategy is ShardingStrategy.NO_SHARD
@@ -208,7 +245,7 @@ class FullyShardedDataParallel(Module):
         group = distributed.group.WORLD if group is None else group
         return Groups(None, group) if alone else Groups(group)
 
-    def _flatten(self, ignored: set[int]) -> None:
+    def _flatten(self, ignored: set[int], left: set[Module]) -> None:
         owned = _unit.owned_parameters([self._fsdp_wrapped_module], _taken, ignored)
         kinds: dict[Any, list[_unit.Owned]] = {}
         for own in owned:
@@ -225,11 +262,12 @@ class FullyShardedDataParallel(Module):
         )
         device = self._flats[0].device if self._flats else None
         self._unit = Unit(pieces, self._groups, precision, device)
-        if mixed.buffer_dtype is not None:
-            for m in self._fsdp_wrapped_module.modules():
-                for name, b in m._buffers.items():
-                    if b is not None and b.dtype.is_floating_point:
-                        m._buffers[name] = b.to(mixed.buffer_dtype)
+        self._buffer_dtypes: dict[str, Any] = {}
+        for path, m in self._own_modules() if mixed.buffer_dtype is not None else ():
+            for name, b in m._buffers.items() if m not in left else ():
+                if b is not None and b.dtype.is_floating_point:
+                    self._buffer_dtypes[f"{path}.{name}".lstrip(".")] = b.dtype
+                    m._buffers[name] = b.to(mixed.buffer_dtype)
         self._hide()
 
     def _show(self, flats: list[Tensor]) -> None:
@@ -351,23 +389,30 @@ class FullyShardedDataParallel(Module):
         """Scales the gradients so that the norm of all of them, of all ranks, is max_norm at
         most; the norm before."""
         order = float(norm_type)
+        infinite = order == float("inf")
+        units = [m for m in self.fsdp_modules(self) if m._groups.parts > 1]
+        parts = {id(p) for m in units for f in m._flats for p in f.params}
         cut: list[Tensor] = []
-        whole: list[Tensor] = []
+        whole: list[Tensor] = []  # the same on every rank
         for p in self.parameters():
             if p.grad is not None:
-                (cut if self._groups.parts > 1 else whole).append(p.grad.detach())
-        norms = [tenon.linalg.vector_norm(g.float() if g.element_size() < 4 else g, order)
-                 for g in cut + whole if g.numel()]  # fmt: skip
+                (cut if id(p) in parts else whole).append(p.grad.detach())
         first = next(iter(self.parameters()))
-        total = tenon.zeros((), dtype=tenon.float32, device=first.device)
-        if norms:
-            total = tenon.linalg.vector_norm(tenon.stack(norms), order)
-        if self._groups.parts > 1:
-            infinite = order == float("inf")
-            total = total.double() if infinite else total.double() ** order
+
+        def norm_of(grads: list[Tensor]) -> Tensor:
+            norms = [tenon.linalg.vector_norm(g.float() if g.element_size() < 4 else g, order)
+                     for g in grads if g.numel()]  # fmt: skip
+            if not norms:
+                return tenon.zeros((), dtype=tenon.float64, device=first.device)
+            return tenon.linalg.vector_norm(tenon.stack(norms), order).double()
+
+        total, rest = norm_of(cut), norm_of(whole)
+        if units:
+            total = total if infinite else total**order
             op = distributed.ReduceOp.MAX if infinite else distributed.ReduceOp.SUM
-            distributed.all_reduce(total, op, self._groups.cut)
+            distributed.all_reduce(total, op, units[0]._groups.cut)
             total = total if infinite else total ** (1.0 / order)
+        total = tenon.linalg.vector_norm(tenon.stack([total, rest]), order)
         total = total.to(first.dtype)
         factor = (float(max_norm) / (total + 1e-6)).clamp(max=1.0)
         for g in cut + whole:
@@ -499,6 +544,9 @@ class FullyShardedDataParallel(Module):
         for key in [k for k in state if k.startswith(prefix + _PREFIX)]:
             state[prefix + key[len(prefix + _PREFIX) :]] = state.pop(key)
         settings = module._settings
+        for name, dtype in module._buffer_dtypes.items():
+            if prefix + name in state:
+                state[prefix + name] = state[prefix + name].to(dtype)
         if settings.state_dict_type is StateDictType.LOCAL_STATE_DICT or not module.check_is_root():
             return state
         config = settings.state_dict_config

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Any
 
+import tenon
+from tenon.distributed.fsdp._unit import cast, tensors_of
 from tenon.nn import MultiheadAttention
 from tenon.nn.modules.container import ModuleDict, ModuleList
 from tenon.nn.modules.module import Module
@@ -187,15 +188,48 @@ def _wrap_by_policy(
     root: Module, policy: Any, ignored: set[Module], wrapper: Callable[..., Module],
     options: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Wraps the modules inside root that a policy chooses, the innermost first."""
+    """Wraps the modules inside root that a policy chooses, the innermost first. Those that mixed
+    precision leaves out are units of their own, without it."""
+    mixed = options["mixed_precision"]
+    exact = tuple(mixed._module_classes_to_ignore) if mixed is not None else ()
+    for module in root.modules() if exact else ():
+        if isinstance(module, exact) and module not in ignored:
+            _keep_precision(module)
     if isinstance(policy, _Policy):
         chosen = policy._run_policy(root, ignored, options)
+        for module in root.modules():
+            if isinstance(module, exact) and module not in ignored:
+                chosen[module] = {**chosen.get(module, options), "mixed_precision": None}
         for parent, name, child in list(_post_order(root, {root})):
             if child in chosen:
                 setattr(parent, name, wrapper(child, **chosen[child]))
         return
-    unit = partial(wrapper, **options)  # of whose arguments some have names of those below
-    _recursive_wrap(root, policy, unit, ignored, set(), only_wrap_children=True)
+
+    def unit(child: Module) -> Module:  # some of its options have names of arguments below
+        if isinstance(child, exact):
+            return wrapper(child, **{**options, "mixed_precision": None})
+        return wrapper(child, **options)
+
+    def chooses(module: Module, recurse: bool, nonwrapped_numel: int) -> bool:
+        own = policy(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel)
+        return bool(own) or (bool(exact) and recurse) or isinstance(module, exact)
+
+    _recursive_wrap(root, chooses, unit, ignored, set(), only_wrap_children=True)
+
+
+def _keep_precision(module: Module) -> None:
+    """The module computes in float32, and its results have the dtype of what it was given."""
+    given: list[Any] = []
+
+    def before(module: Module, args: Any) -> Any:
+        given[:] = [t.dtype for t in tensors_of(args) if t.dtype.is_floating_point][:1]
+        return cast(args, tenon.float32)
+
+    def after(module: Module, args: Any, output: Any) -> Any:
+        return cast(output, given[0]) if given else output
+
+    module.register_forward_pre_hook(before, prepend=True)
+    module.register_forward_hook(after)
 
 
 def _recursive_wrap(
