@@ -148,6 +148,7 @@ static void test_saves_only_what_is_read(void **state) {
     assert_null(kept);
     char name[32];
     assert_string_equal(tn_node_name(n, name, sizeof name), "MulBackward0");
+    assert_string_equal(tn_node_name(n, name, 1), ""); /* no room for more */
     assert_ptr_equal(tn_node_edge(n, 0).leaf, a);
     assert_null(tn_node_edge(n, 1).leaf);
     drop(a, b, y, NULL);

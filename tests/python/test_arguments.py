@@ -134,3 +134,12 @@ def test_errors_say_why(text: str) -> None:
     kind, words = SAYS_WHY[text]
     with pytest.raises(kind, match=words):
         eval(text, {"tn": tn})
+
+
+def test_truth_values_of_numpy() -> None:
+    x = tn.ones(2, 3)
+    for yes, no in ((np.True_, np.False_), (np.bool_(1), np.bool_(0))):
+        assert x.sum(1, keepdim=yes).shape == (2, 1) and x.sum(1, keepdim=no).shape == (2,)
+        numbers = tn.arange(3.0)
+        assert numbers.sort(descending=yes)[0].tolist() == [2.0, 1.0, 0.0]
+        assert numbers.var(0, no).item() == pytest.approx(2 / 3)

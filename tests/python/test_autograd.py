@@ -4,7 +4,9 @@ differences of the function itself, in float64."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import memory
 import numpy as np
 import pytest
 import tenon as tn
@@ -147,3 +149,26 @@ def test_a_changed_view_that_is_handed_back_keeps_its_history(
     want = 2 * (2 * a.detach().numpy().T + b.detach().numpy())
     np.testing.assert_allclose(b.grad.numpy(), want)
     np.testing.assert_allclose(a.grad.numpy(), 2 * want.T)
+
+
+def test_hooks_are_free_when_nothing_has_them() -> None:
+    """Each pass holds the hooks that it runs, and lets go of all of them."""
+
+    def passes(n: int) -> None:
+        for _ in range(n):
+            x = tn.ones(2, requires_grad=True)
+            y = x * 2
+            x.register_hook(nothing)
+            y.register_hook(nothing)
+            x.register_post_accumulate_grad_hook(nothing)
+            y.grad_fn.register_hook(nothing)
+            y.grad_fn.register_prehook(nothing)
+            y.sum().backward()
+
+    def nothing(*args: Any) -> None:
+        pass
+
+    passes(1000)
+    before = memory.resident()
+    passes(8000)
+    assert memory.resident() - before < 1 << 20
