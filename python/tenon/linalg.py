@@ -546,7 +546,6 @@ def solve_triangular(
     return _result(_ops._linalg_solve_triangular(A, B, upper, unitriangular), out)
 
 
-@_writes_out_as
 def _of_batch(t: Tensor, batch: Sequence[int], wide: Tensor) -> Tensor:
     """What was computed for each of the wide matrices, for each of the batch that they repeat."""
     if not t.numel():
@@ -558,6 +557,7 @@ def _of_batch(t: Tensor, batch: Sequence[int], wide: Tensor) -> Tensor:
     return t.contiguous()
 
 
+@_writes_out_as
 def lstsq(
     A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None
 ) -> linalg_lstsq:

@@ -138,6 +138,9 @@ def test_lstsq_has_a_rank_for_each_matrix_that_was_given() -> None:
     assert got.rank.shape == (3, 1) and got.rank.eq(3).all()
     assert tn.allclose(got.singular_values, LA.svdvals(a), rtol=1e-4)
     assert LA.lstsq(a[0, 0], b[0, 0]).rank.shape == ()
+    into = tuple(tn.empty(0) for _ in range(4))
+    into = (into[0], into[1], tn.empty(0, dtype=tn.int64), into[3])
+    assert LA.lstsq(a, b, driver="gelsd", out=into).rank is into[2]
 
 
 @pytest.mark.parametrize("ord", ["fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf])
