@@ -36,13 +36,15 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 
 
 def get_autocast_dtype(device_type: str) -> Any:
-    """The short dtype."""
+    """The short dtype; of GPUs, also where there are none, float16 unless it was set."""
+    if device_type == "cuda" and not is_autocast_available(device_type):
+        return _C.float16
     return _C._autocast_set(device_type)[1]
 
 
 def get_autocast_gpu_dtype() -> Any:
     """The short dtype of GPUs; the older name."""
-    return get_autocast_dtype("cuda") if is_autocast_available("cuda") else _C.float16
+    return get_autocast_dtype("cuda")
 
 
 def get_autocast_cpu_dtype() -> Any:

@@ -409,6 +409,23 @@ def test_lists_of_tensors_are_grouped() -> None:
     assert got[a[0].device, tn.float64][0][1] == [None]
 
 
+def test_functions_of_gpus_run_where_there_are_none() -> None:
+    class Twice(tn.autograd.Function):
+        @staticmethod
+        @tn.amp.custom_fwd(device_type="cuda")
+        def forward(ctx: Any, x: tn.Tensor) -> tn.Tensor:
+            return x * 2
+
+        @staticmethod
+        @tn.amp.custom_bwd(device_type="cuda")
+        def backward(ctx: Any, g: tn.Tensor) -> tn.Tensor:
+            return g * 2
+
+    x = tn.ones(2, requires_grad=True)
+    Twice.apply(x).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [2.0, 2.0]
+
+
 def test_kernels_before_their_operators() -> None:
     library.impl("early::twice", "cpu", lambda x: x * 2)
     library.define("early::twice", "(Tensor x) -> Tensor")
@@ -439,7 +456,7 @@ def test_covariance_from_a_precision_that_is_hard_to_invert() -> None:
     np.testing.assert_allclose(got._unbroadcasted_scale_tril.numpy(), want, rtol=2e-3)
 
 
-def test_constants_of_trees() -> None:
+def test_nodes_of_trees() -> None:
     class Fixed:
         def __eq__(self, other: object) -> bool:
             return isinstance(other, Fixed)
@@ -447,6 +464,22 @@ def test_constants_of_trees() -> None:
         def __hash__(self) -> int:
             return 1
 
+    entries = nn.Linear(2, 1)._parameters
+    assert type(_pytree.tree_map(tn.zeros_like, entries)) is dict
+    assert _pytree.tree_structure(entries) == _pytree.tree_structure(dict(entries))
     _pytree.register_constant(Fixed)
     leaves, spec = _pytree.tree_flatten([1, Fixed()])
     assert leaves == [1] and _pytree.tree_unflatten([2], spec) == [2, Fixed()]
+
+
+def test_steps_that_are_set_later_have_hooks() -> None:
+    class Own(tn.optim.Optimizer):
+        pass
+
+    Own.step = lambda self: seen.append("step")
+    seen: list[str] = []
+    optimizer = Own([tn.ones(1)], {})
+    optimizer._patch_step_function()
+    optimizer.register_step_post_hook(lambda *_: seen.append("after"))
+    optimizer.step()
+    assert seen == ["step", "after"]

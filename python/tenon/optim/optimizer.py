@@ -169,6 +169,12 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
+    def _patch_step_function(self) -> None:
+        """Gives a class hooks around its step, where it was set after the class was made."""
+        step = type(self).step
+        if not getattr(step, "hooked", False):
+            type(self).step = _with_hooks(step)  # type: ignore[method-assign]
+
     def _make_hook_dicts(self) -> None:
         for name in (
             "_optimizer_step_pre_hooks",

@@ -260,7 +260,7 @@ _RESULTS = NodeDef(
 
 
 def _node_of_type(cls: Any) -> NodeDef | None:
-    known = SUPPORTED_NODES.get(cls)
+    known = SUPPORTED_NODES.get(getattr(cls, "_is_node_of", cls))
     if known is None and is_structseq_class(cls):
         return _RESULTS
     return _NAMED if known is None and is_namedtuple_class(cls) else known
@@ -270,7 +270,7 @@ def _get_node_type(tree: Any) -> Any:
     """The class under which a node is registered: `namedtuple` for all of those."""
     if is_namedtuple(tree) and type(tree) not in SUPPORTED_NODES:
         return namedtuple
-    return type(tree)
+    return getattr(type(tree), "_is_node_of", type(tree))
 
 
 def _node_of(tree: Any) -> NodeDef | None:
@@ -379,7 +379,8 @@ def _flatten(tree: Any, leaves: list[Any], is_leaf: IsLeaf) -> TreeSpec:
         leaves.append(tree)
         return _LEAF
     parts, context = node.flatten_fn(tree)
-    return TreeSpec(type(tree), context, [_flatten(p, leaves, is_leaf) for p in parts])
+    kind = getattr(type(tree), "_is_node_of", type(tree))
+    return TreeSpec(kind, context, [_flatten(p, leaves, is_leaf) for p in parts])
 
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:

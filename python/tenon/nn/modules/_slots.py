@@ -34,6 +34,7 @@ class Slots(dict[Any, Any]):
     """A dictionary whose entries are also attributes of the module that owns it."""
 
     __slots__ = ("_owner",)
+    _is_node_of = dict  # for trees (utils/_pytree.py) it is one
 
     def __init__(self, owner: Any = (), entries: Mapping[str, Any] | Iterable[Any] = ()) -> None:
         alone = not isinstance(owner, SlotsMixin)  # type(slots)(entries): a dictionary, as any
