@@ -5,6 +5,8 @@
 
 #include <tenon/args_pointwise.h>
 
+#include "half.h"
+
 #include "common/cast.h"
 #include "copy.h"
 

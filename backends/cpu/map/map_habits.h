@@ -3,6 +3,18 @@
 #ifndef CPU_MAP_HABITS_H
 #define CPU_MAP_HABITS_H
 
+#include "half.h"
+
+#define MAP_BLOCK 256 /* elements that are worked on step by step */
+
+/* Compilers have no vectors of half precision: where the instruction set converts them, operands are
+ * widened and results narrowed a block at a time. */
+#if defined(TMPL_DTYPE) && TMPL_DTYPE == TMPL_F16 && defined(HALF_F16C)
+#define MAP_IN_BLOCKS 1
+#else
+#define MAP_IN_BLOCKS 0
+#endif
+
 /* Integer division by zero is an error, found before anything is written. */
 #define CHECK_floor_divide 1
 #define CHECK__trunc_divide 1
@@ -10,7 +22,6 @@
 #define CHECK_fmod 1
 
 /* Angles too large for the vector formulas; only they go through the library. */
-#define MAP_FIX_BLOCK 256
 #define FIX_sin 1
 #define FIX_cos 1
 #define FIX_tan 1

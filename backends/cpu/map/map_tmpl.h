@@ -25,6 +25,27 @@
 #define MAP_WIDE(a, b) TMPL_PASTE2(wide, OP)(a, b)
 #endif
 
+/* Operands of a block that was widened. */
+#ifdef OP_IN0_BOOL
+#define MAP_BLOCK_IN0(i) MAP_LOAD0(x0[at + (i)])
+#else
+#define MAP_BLOCK_IN0(i) w[0][i]
+#endif
+#ifdef OP_IN1_BOOL
+#define MAP_BLOCK_IN1(i) MAP_LOAD1(x1[at + (i)])
+#else
+#define MAP_BLOCK_IN1(i) w[1][i]
+#endif
+#if OP_NIN == 1
+#define MAP_BLOCK_IN(i) MAP_BLOCK_IN0(i)
+#elif OP_NIN == 2
+#define MAP_BLOCK_IN(i) MAP_BLOCK_IN0(i), MAP_BLOCK_IN1(i)
+#elif OP_NIN == 3
+#define MAP_BLOCK_IN(i) MAP_BLOCK_IN0(i), MAP_BLOCK_IN1(i), w[2][i]
+#else
+#define MAP_BLOCK_IN(i) MAP_BLOCK_IN0(i), MAP_BLOCK_IN1(i), w[2][i], w[3][i]
+#endif
+
 static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu_param *params) {
     MAP_OUT *o = out;
     const MAP_T0 *x0 = in[0];
@@ -55,20 +76,6 @@ static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu
     for (int64_t i = 0; i < n; i++) zero |= x1[i] == 0;
     if (zero) return 1;
 #endif
-#if TMPL_IS_FLOAT && TMPL_DTYPE != TMPL_F64 && TMPL_PASTE2(FIX, OP)
-    A y[MAP_FIX_BLOCK];
-    for (int64_t at = 0, m; at < n; at += m, x0 += m, o += m) {
-        int odd = 0;
-        m = n - at < MAP_FIX_BLOCK ? n - at : MAP_FIX_BLOCK;
-        for (int64_t i = 0; i < m; i++) odd |= MAP_FIX_TEST(LOAD(x0[i]));
-        TMPL_VECTOR
-        for (int64_t i = 0; i < m; i++) y[i] = MAP_F(MAP_IN(i) MAP_P);
-        for (int64_t i = 0; odd && i < m; i++)
-            if (MAP_FIX_TEST(LOAD(x0[i]))) y[i] = TMPL_PASTE2(fix, OP)(LOAD(x0[i]));
-        for (int64_t i = 0; i < m; i++) o[i] = STORE(y[i]);
-    }
-    return 0;
-#endif
 #if TMPL_PASTE2(WIDE, OP)
     int64_t i = 0;
     for (; i + VL <= n; i += VL)
@@ -76,6 +83,48 @@ static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu
     if (i < n) {
         vec v = MAP_WIDE(vec_load_t_n(x0 + i, n - i, 0), vec_load_t_n(x1 + i, n - i, 0));
         vec_store_t_n(o + i, v, n - i);
+    }
+#elif MAP_IN_BLOCKS
+    A w[OP_NIN][MAP_BLOCK], y[MAP_BLOCK];
+    for (int64_t at = 0, m; at < n; at += m) {
+        m = n - at < MAP_BLOCK ? n - at : MAP_BLOCK;
+#ifndef OP_IN0_BOOL
+        half_widen(w[0], x0 + at, m);
+#endif
+#if OP_NIN > 1 && !defined(OP_IN1_BOOL)
+        half_widen(w[1], x1 + at, m);
+#endif
+#if OP_NIN > 2
+        half_widen(w[2], x2 + at, m);
+#endif
+#if OP_NIN > 3
+        half_widen(w[3], x3 + at, m);
+#endif
+#if OP_RESULT == 1
+        (void)y;
+        TMPL_VECTOR
+        for (int64_t i = 0; i < m; i++) o[at + i] = MAP_F(MAP_BLOCK_IN(i) MAP_P);
+#else
+        TMPL_VECTOR
+        for (int64_t i = 0; i < m; i++) y[i] = MAP_F(MAP_BLOCK_IN(i) MAP_P);
+#if TMPL_PASTE2(FIX, OP)
+        for (int64_t i = 0; i < m; i++)
+            if (MAP_FIX_TEST(w[0][i])) y[i] = TMPL_PASTE2(fix, OP)(w[0][i]);
+#endif
+        half_narrow(o + at, y, m);
+#endif
+    }
+#elif TMPL_IS_FLOAT && TMPL_DTYPE != TMPL_F64 && TMPL_PASTE2(FIX, OP)
+    A y[MAP_BLOCK];
+    for (int64_t at = 0, m; at < n; at += m, x0 += m, o += m) {
+        int odd = 0;
+        m = n - at < MAP_BLOCK ? n - at : MAP_BLOCK;
+        for (int64_t i = 0; i < m; i++) odd |= MAP_FIX_TEST(LOAD(x0[i]));
+        TMPL_VECTOR
+        for (int64_t i = 0; i < m; i++) y[i] = MAP_F(MAP_IN(i) MAP_P);
+        for (int64_t i = 0; odd && i < m; i++)
+            if (MAP_FIX_TEST(LOAD(x0[i]))) y[i] = TMPL_PASTE2(fix, OP)(LOAD(x0[i]));
+        for (int64_t i = 0; i < m; i++) o[i] = STORE(y[i]);
     }
 #else
     TMPL_VECTOR
@@ -185,5 +234,8 @@ static tn_status MAP_NAME(k)(const tn_call *call, const void *args) {
 
 #undef MAP_SIZES
 #undef MAP_WIDE
+#undef MAP_BLOCK_IN0
+#undef MAP_BLOCK_IN1
+#undef MAP_BLOCK_IN
 #undef MAP_SCALARS
 #undef MAP_GRAIN

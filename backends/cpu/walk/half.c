@@ -17,7 +17,11 @@ static void narrow(uint16_t *dst, const float *src, int64_t n, int32_t dtype) {
     if (dtype == TN_BF16) {
         for (int64_t i = 0; i < n; i++) dst[i] = tmpl_to_bf16(src[i]);
     } else {
+#if HALF_F16C
+        half_narrow(dst, src, n);
+#else
         for (int64_t i = 0; i < n; i++) dst[i] = tmpl_to_f16(src[i]);
+#endif
     }
 }
 

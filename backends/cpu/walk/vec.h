@@ -14,6 +14,10 @@
 #include <immintrin.h>
 #endif
 
+#if TMPL_DTYPE == TMPL_F16
+#include "half.h"
+#endif
+
 #if defined(__AVX512F__)
 #define VEC_BYTES 64
 #elif defined(__AVX2__)
@@ -187,6 +191,10 @@ VEC_INLINE vec vec_load_t(const T *p) {
 #elif TMPL_DTYPE == TMPL_BF16 && defined(__AVX2__)
     __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
     return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16);
+#elif TMPL_DTYPE == TMPL_F16 && defined(__AVX512F__)
+    return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+#elif TMPL_DTYPE == TMPL_F16 && HALF_F16C
+    return (vec)half_wide8(p);
 #else
     A t[VL];
     for (int i = 0; i < VL; i++) t[i] = LOAD(p[i]);
@@ -205,6 +213,11 @@ VEC_INLINE void vec_store_t(T *p, vec v) {
     up = _mm512_mask_or_epi32(up, nan, sign, _mm512_set1_epi32(0x7fc00000));
     __m256i y = _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16));
     _mm256_storeu_si256((__m256i *)(void *)p, y);
+#elif TMPL_DTYPE == TMPL_F16 && defined(__AVX512F__)
+    __m256 lo = _mm512_castps512_ps256((__m512)v), hi = _mm512_extractf32x8_ps((__m512)v, 1);
+    _mm256_storeu_si256((__m256i *)(void *)p, half_narrow16(lo, hi));
+#elif TMPL_DTYPE == TMPL_F16 && HALF_F16C
+    _mm_storeu_si128((__m128i *)(void *)p, half_narrow8((__m256)v));
 #else
     A t[VL];
     vec_store(t, v);
