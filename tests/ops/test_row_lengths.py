@@ -182,3 +182,50 @@ def test_gradient_of_sums_of_squares() -> None:
     x = tn.tensor(np.random.default_rng(0).normal(0, 3, (3, 4)), requires_grad=True)
     for dim, keep in (([1], True), ([0], False), ([0, 1], False)):
         assert tn.autograd.gradcheck(partial(tn._C._ops._sum_squares, dim=dim, keepdim=keep), x)
+
+
+# kernel, stride, padding, dilation of windows
+WINDOWS = [
+    ((1, 2), (1, 2), (0, 0), (1, 1)),
+    ((2, 2), (2, 2), (0, 0), (1, 1)),
+    ((3, 3), (2, 2), (1, 1), (1, 1)),
+    ((3, 3), (1, 1), (1, 1), (1, 1)),
+    ((2, 5), (3, 3), (1, 2), (2, 1)),
+    ((3, 4), (1, 2), (1, 0), (1, 3)),
+    ((1, 1), (2, 5), (0, 0), (1, 1)),
+]
+
+
+def largest(x: np.ndarray, window: tuple[tuple[int, ...], ...], out: tuple[int, ...]) -> np.ndarray:
+    """Places of the first largest numbers of windows, of which a NaN is larger than any."""
+    (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window
+    rows = np.arange(out[0])[:, None] * sh - ph + np.repeat(np.arange(kh) * dh, kw)
+    cols = np.arange(out[1])[:, None] * sw - pw + np.tile(np.arange(kw) * dw, kh)
+    rows, cols = rows[:, None], cols[None]
+    inside = (rows >= 0) & (rows < x.shape[-2]) & (cols >= 0) & (cols < x.shape[-1])
+    places = np.where(inside, rows * x.shape[-1] + cols, 0)
+    ranks = np.where(np.isnan(x), 99, x).reshape(-1, x.shape[-2] * x.shape[-1])
+    best = np.where(inside, ranks[:, places], -99).argmax(-1)
+    return np.take_along_axis(places[None], best[..., None], -1)[..., 0]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "int16"]
+)
+def test_largest_of_windows(dtype: str) -> None:
+    """Values and places, among equal ones and NaNs, by rows of all lengths up to some blocks."""
+    for w in [*range(5, 40), 63, 64, 65, 66, 127, 128, 129, 130, 131, 200, 400]:
+        rng = np.random.default_rng(w)
+        x = rng.integers(1, 5, (2, 5, w)).astype("f8")
+        if "float" in dtype:
+            x = np.where(rng.random(x.shape) < 0.05, np.nan, x - 3)
+        t = tn.tensor(x).to(getattr(tn, dtype))
+        for window in WINDOWS:
+            reach = (window[0][1] - 1) * window[3][1] + 1
+            if w + 2 * window[2][1] < reach:
+                continue
+            y, at = tn_f.max_pool2d(t, *window, return_indices=True)
+            places = largest(x, window, y.shape[-2:])
+            np.testing.assert_array_equal(at.numpy(), places)
+            flat = np.take_along_axis(x.reshape(2, -1), places.reshape(2, -1), 1)
+            np.testing.assert_array_equal(y.double().numpy().reshape(2, -1), flat)

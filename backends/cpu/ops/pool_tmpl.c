@@ -107,10 +107,11 @@ static void max_range(int64_t o, int64_t k, int64_t stride, int64_t pad, int64_t
     ret[1] = end > size ? size : end;
 }
 
+enum { RUN = 64 }; /* windows that are looked at together */
+
 /* Windows of two by two that neither overlap nor leave the plane. Each step compares and selects in
  * loops without branches, which become vector code. */
 static tn_status max_plane_2x2(const job *j, const T *x, T *y, int64_t *index) {
-    enum { RUN = 64 };
     A best[RUN];
     int32_t tap[RUN];
     int64_t runs = (j->ow + RUN - 1) / RUN;
@@ -142,17 +143,77 @@ static tn_status max_plane_2x2(const job *j, const T *x, T *y, int64_t *index) {
     return s.st;
 }
 
-static tn_status max_row(const job *j, int64_t oy, const T *x, T *y, int64_t *index) {
-    int64_t ys[2], xs[2];
-    cpu_stretch s = {.n = j->ow, .cost = window_cost(j)};
-    max_range(oy, j->kh, j->sh, j->ph, j->dh, j->h, ys);
-    while (cpu_next_stretch(&s)) {
-        for (int64_t ox = s.begin; ox < s.end; ox++) {
-            int64_t i = oy * j->ow + ox;
-            max_range(ox, j->kw, j->sw, j->pw, j->dw, j->w, xs);
-            max_window(x, j->w, ys, xs, j->dh, j->dw, y + i, index + i);
+/* Windows of one row of the output that lie inside of the plane from side to side, beside each other:
+ * tap by tap in the order of a single window, in loops without branches, which become vector code. */
+TMPL_INLINE void max_tap(const T *x, int64_t step, int32_t at, int64_t n, A *best, int32_t *tap) {
+    TMPL_VECTOR
+    for (int64_t i = 0; i < n; i++) {
+        A v = LOAD(x[i * step]);
+        int better = beats(v, best[i]);
+        best[i] = better ? v : best[i];
+        tap[i] = better ? at : tap[i];
+    }
+}
+
+TMPL_INLINE void max_run(const job *j, const T *x, const int64_t *ys, int64_t ox, int64_t n,
+                         int64_t sw, T *y, int64_t *index) {
+    A best[RUN];
+    int32_t tap[RUN];
+    int64_t start = ys[0] * j->w + ox * sw - j->pw;
+    for (int64_t i = 0; i < n; i++) best[i] = LOAD(x[start + i * sw]);
+    for (int64_t i = 0; i < n; i++) tap[i] = 0;
+    for (int64_t iy = ys[0]; iy < ys[1]; iy += j->dh) {
+        for (int64_t ix = 0; ix < j->kw; ix++) {
+            int64_t at = (iy - ys[0]) * j->w + ix * j->dw;
+            max_tap(x + start + at, sw, (int32_t)at, n, best, tap);
         }
     }
+    for (int64_t i = 0; i < n; i++) y[i] = STORE(best[i]);
+    for (int64_t i = 0; i < n; i++) index[i] = start + i * sw + tap[i];
+}
+
+/* From `from` to `to` of a row's windows, of which those of [inner[0], inner[1]) touch no padding
+ * at the sides. */
+static void max_stretch(const job *j, const T *x, const int64_t *ys, const int64_t *inner,
+                        int64_t from, int64_t to, T *y, int64_t *index) {
+    int64_t xs[2];
+    for (int64_t ox = from, n; ox < to; ox += n) {
+        n = 1;
+        if (ox < inner[0] || ox >= inner[1]) {
+            max_range(ox, j->kw, j->sw, j->pw, j->dw, j->w, xs);
+            max_window(x, j->w, ys, xs, j->dh, j->dw, y + ox, index + ox);
+            continue;
+        }
+        n = (inner[1] < to ? inner[1] : to) - ox;
+        if (n > RUN) n = RUN;
+        if (j->sw == 1)
+            max_run(j, x, ys, ox, n, 1, y + ox, index + ox);
+        else if (j->sw == 2)
+            max_run(j, x, ys, ox, n, 2, y + ox, index + ox);
+        else
+            max_run(j, x, ys, ox, n, j->sw, y + ox, index + ox);
+    }
+}
+
+/* The windows of a row that lie inside from side to side, if places in a window fit 32 bits. */
+static void max_inner(const job *j, const int64_t *ys, int64_t *ret) {
+    int64_t room = j->w + j->pw, span; /* span: of columns from the first tap to the last */
+    ret[0] = ret[1] = 0;
+    if (ys[0] >= ys[1] || room_mul(ys[1] - ys[0], j->w) > INT32_MAX) return;
+    if (__builtin_mul_overflow(j->kw - 1, j->dw, &span) || span >= room) return;
+    ret[0] = j->pw / j->sw + (j->pw % j->sw != 0);
+    ret[1] = (room - span - 1) / j->sw + 1;
+    if (ret[1] > j->ow) ret[1] = j->ow;
+}
+
+static tn_status max_row(const job *j, int64_t oy, const T *x, T *y, int64_t *index) {
+    int64_t ys[2], inner[2];
+    cpu_stretch s = {.n = j->ow, .cost = window_cost(j)};
+    max_range(oy, j->kh, j->sh, j->ph, j->dh, j->h, ys);
+    max_inner(j, ys, inner);
+    y += oy * j->ow;
+    index += oy * j->ow;
+    while (cpu_next_stretch(&s)) max_stretch(j, x, ys, inner, s.begin, s.end, y, index);
     return s.st;
 }
 
