@@ -481,6 +481,46 @@ def test_equal_places_add_up_in_parallel() -> None:
     assert y.tolist() == [[0, n, 0], [0, n, 0]]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8", "complex64"])
+@pytest.mark.parametrize("n", [0, 1, 7, 300])
+def test_vectors_by_vectors_of_places(dtype: str, n: int) -> None:
+    """Packed, strided and reversed in turn; 32 and 64-bit places; two indices to an element."""
+    at = np.random.default_rng(n).integers(0, 9, 2 * n)
+    x = np.arange(2 * max(n, 20)).astype(dtype)
+    t = tn.from_numpy(x)
+    for places in (tn.from_numpy(at)[:n], tn.from_numpy(at)[::2], tn.from_numpy(at)[:n].int()):
+        rows = places.numpy()
+        for source, values in ((t[:n], x[:n]), (t[1 : 2 * n : 2], x[1 : 2 * n : 2])):
+            want = np.zeros(18, dtype)
+            np.add.at(want, 2 * rows, np.asarray(3, dtype) * values)
+            got = tn.zeros(18, dtype=t.dtype)
+            got[::2].index_add_(0, places, source, alpha=3)
+            np.testing.assert_array_equal(got.numpy(), want)
+            grid = tn.zeros(2, 9, dtype=t.dtype).index_put(
+                (places % 2, places), source, accumulate=True
+            )
+            plane = np.zeros((2, 9), dtype)
+            np.add.at(plane, (rows % 2, rows), values)
+            np.testing.assert_array_equal(grid.numpy(), plane)
+        for from_t, from_x in ((t[:9], x[:9]), (t[:18:2], x[:18:2])):
+            np.testing.assert_array_equal(from_t.index_select(0, places).numpy(), from_x[rows])
+            np.testing.assert_array_equal(from_t[places.long() - 9].numpy(), from_x[rows])
+
+
+@pytest.mark.parametrize("place", [9, -1, 2**62, -(2**63)])
+def test_places_outside_of_vectors(place: int) -> None:
+    places, x = tn.tensor([0, place]), tn.zeros(9)
+    for call in (
+        lambda: x.index_select(0, places),
+        lambda: x[::3].index_select(0, places),
+        lambda: x.index_add_(0, places, tn.ones(2)),
+        lambda: tn.zeros(0).index_select(0, places),
+    ):
+        with pytest.raises(IndexError):
+            call()
+    assert x.tolist() == [0] * 9
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "int64"])
 def test_long_rows_are_sorted(dtype: str) -> None:
     x = RNG.integers(0, 200, 10_001).astype(dtype)

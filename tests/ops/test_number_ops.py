@@ -172,6 +172,27 @@ def test_whole_sequences_have_whole_ends_and_wrap() -> None:
     assert tn.arange(0, 300, 50, dtype=tn.int8).tolist() == [0, 50, 100, -106, -56, -6]
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 9, 16, 17, 33, 1001, 20_000])
+def test_sequences_of_any_length_are_rounded_once(n: int) -> None:
+    """Whole vectors, what is left over and chunks of threads: each number is that of its place."""
+    i = np.arange(n)
+    for start, step in ((0.0, 1.0), (-1.7, 0.1), (5.0, -3e-5)):
+        want = start + i * step
+        for dtype in (np.float32, np.float64):
+            got = tn.arange(
+                start, start + (n - 0.5) * step, step, dtype=getattr(tn, dtype.__name__)
+            )
+            np.testing.assert_array_equal(got.numpy(), want.astype(dtype))
+    np.testing.assert_array_equal(tn.arange(-3, 7 * n - 3, 7).numpy(), -3 + 7 * i)
+    for first, last in ((0.0, 1.0), (-1.0, 1.0), (100.25, -3.5)):
+        a, b = np.float32(first), np.float32(last)
+        step32 = (b - a) / np.float32(max(n - 1, 1))
+        exact = np.longdouble(step32)
+        rising, falling = a + exact * i, b - exact * (n - 1 - i)
+        want32 = np.where((i < n // 2) | (n == 1), rising, falling).astype(np.float32)
+        np.testing.assert_array_equal(tn.linspace(first, last, n).numpy(), want32)
+
+
 @pytest.mark.parametrize("dtype", [tn.float16, tn.bfloat16])
 @pytest.mark.parametrize("shape", [(4, 6, 8), (2, 2, 6, 8)])
 def test_attention_in_half_precision_is_rounded_once(

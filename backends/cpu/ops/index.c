@@ -37,10 +37,13 @@ static tn_status add_positions(const tn_call *call, const tn_view *index, int64_
         walk_add(&w, index->shape[d], &s);
     }
     walk_seek(&w, 0, &p);
+    const char *x = index->data;
+    int64_t line = w.ndim ? w.step[0][0] : 0;
     cpu_stretch s = {.n = index->numel, .cost = 1};
     while (cpu_next_stretch(&s)) {
-        for (int64_t n = s.begin; n < s.end; n++, walk_next(&w, &p)) {
-            int64_t i = index_load((const char *)index->data + p.offset[0], is32);
+        for (int64_t n = s.begin; n < s.end; n++) {
+            int64_t i = index_load(x + (w.ndim > 1 ? p.offset[0] : n * line), is32);
+            if (w.ndim > 1) walk_next(&w, &p);
             if (i < -size || i >= size)
                 return call->host->fail(
                     TN_E_INDEX, 1, "index %lld is out of bounds for dimension %lld with size %lld",
@@ -62,8 +65,13 @@ static tn_status offsets_of_dims(const tn_view *b, int64_t first, int32_t ndim, 
     }
     walk_seek(&w, 0, &p);
     cpu_stretch s = {.n = w.numel, .cost = 1};
-    while (cpu_next_stretch(&s))
-        for (int64_t n = s.begin; n < s.end; n++, walk_next(&w, &p)) at[n] = p.offset[0];
+    int64_t line = w.ndim ? w.step[0][0] : 0;
+    while (cpu_next_stretch(&s)) {
+        for (int64_t n = s.begin; n < s.end; n++) {
+            at[n] = w.ndim > 1 ? p.offset[0] : n * line;
+            if (w.ndim > 1) walk_next(&w, &p);
+        }
+    }
     return s.st;
 }
 
@@ -111,14 +119,15 @@ tn_status slices_of_vector(slices *s, const tn_call *call, const tn_view *a, con
     int64_t size = a->ndim ? a->shape[dim] : 1, step = index->ndim ? stride_bytes(index, 0) : 0;
     int64_t step_a = stride_bytes(a, dim), step_b = stride_bytes(b, dim);
     cpu_stretch all = {.n = s->n, .cost = 1};
+    int64_t *at_a = s->at_a, *at_b = s->at_b;
     while (cpu_next_stretch(&all)) {
         for (int64_t n = all.begin; n < all.end; n++) {
-            int64_t i = index_load((const char *)index->data + n * step, is32);
-            if (i < 0 || i >= size)
-                return call->host->fail(TN_E_INDEX, 2, "index out of range in self");
-            s->at_a[n] = i * step_a;
-            s->at_b[n] = n * step_b;
+            at_a[n] = index_load((const char *)index->data + n * step, is32);
+            at_b[n] = n * step_b;
         }
+        if (!all_within(at_a + all.begin, all.end - all.begin, size))
+            return call->host->fail(TN_E_INDEX, 2, "index out of range in self");
+        for (int64_t n = all.begin; n < all.end; n++) at_a[n] *= step_a;
     }
     if (a->ndim == 0 || all.st != TN_OK) return all.st;
     add_dims(&s->prefix, a, 0, b, 0, dim);
@@ -284,22 +293,28 @@ typedef struct flat_pick {
     int64_t size, step, item;
 } flat_pick;
 
-static inline void pick_flat(const flat_pick *j, int64_t item, int64_t begin, int64_t end) {
+static inline void pick_flat(const flat_pick *j, int64_t item, int64_t step, int64_t begin,
+                             int64_t end) {
+    const char *x = j->x; /* writing through out could change all of *j, for all compilers know */
+    const int64_t *index = j->index, size = j->size;
+    char *out = j->out;
     for (int64_t n = begin; n < end; n++) {
-        int64_t i = j->index[n];
-        i += i < 0 ? j->size : 0;
-        memcpy(j->out + n * item, j->x + i * j->step, (size_t)item);
+        int64_t i = index[n];
+        i += i < 0 ? size : 0;
+        memcpy(out + n * item, x + i * step, (size_t)item);
     }
 }
 
 static tn_status pick_range(void *arg, int64_t begin, int64_t end) {
     const flat_pick *j = arg;
-    if (j->item == 4)
-        pick_flat(j, 4, begin, end);
+    if (j->item == 4 && j->step == 4)
+        pick_flat(j, 4, 4, begin, end);
+    else if (j->item == 4)
+        pick_flat(j, 4, j->step, begin, end);
     else if (j->item == 8)
-        pick_flat(j, 8, begin, end);
+        pick_flat(j, 8, j->step, begin, end);
     else
-        pick_flat(j, j->item, begin, end);
+        pick_flat(j, j->item, j->step, begin, end);
     return TN_OK;
 }
 
@@ -329,8 +344,15 @@ static tn_status index_any(const tn_call *call, const void *args) {
 
 static tn_status index_select_any(const tn_call *call, const void *args) {
     const tn_index_select_args *a = args;
+    const tn_view *x = a->input, *index = a->index;
     slices s;
-    tn_status st = slices_of_vector(&s, call, a->input, a->out, a->index, a->dim);
+    if (x->ndim == 1 && tn_view_dtype(index) == TN_I64 && tn_view_is_contiguous(index) &&
+        tn_view_is_contiguous(a->out) && all_within(index->data, index->numel, x->shape[0])) {
+        flat_pick j = {x->data,     a->out->data,       index->data,
+                       x->shape[0], stride_bytes(x, 0), tn_view_itemsize(x)};
+        return cpu_parallel(index->numel, GRAIN_BYTES / 8, pick_range, &j);
+    }
+    tn_status st = slices_of_vector(&s, call, x, a->out, index, a->dim);
     return st == TN_OK ? slices_read(&s) : st;
 }
 
@@ -342,14 +364,6 @@ static tn_status index_copy_any(const tn_call *call, const void *args) {
 }
 
 /* ---- gather ------------------------------------------------------------------------------------*/
-
-/* True when all are in [0, size): one that is not sets the sign of itself or of its distance to the
- * last place. Vector code for this needs no comparisons. */
-static bool all_within(const int64_t *index, int64_t n, int64_t size) {
-    uint64_t signs = 0, last = (uint64_t)size - 1;
-    for (int64_t i = 0; i < n; i++) signs |= (uint64_t)index[i] | (last - (uint64_t)index[i]);
-    return (int64_t)signs >= 0;
-}
 
 static tn_status check_row(const tn_call *call, const char *row, int64_t step, int is32,
                            int64_t count, int64_t size, int64_t dim) {

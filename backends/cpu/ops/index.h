@@ -41,6 +41,14 @@ static inline int64_t index_load(const char *p, int is32) {
     return is32 ? *(const int32_t *)(const void *)p : *(const int64_t *)(const void *)p;
 }
 
+/* True when all are in [0, size): one that is not sets the sign of itself or of its distance to the
+ * last place. Vector code for this needs no comparisons. */
+static inline bool all_within(const int64_t *index, int64_t n, int64_t size) {
+    uint64_t signs = 0, last = (uint64_t)size - 1;
+    for (int64_t i = 0; i < n; i++) signs |= (uint64_t)index[i] | (last - (uint64_t)index[i]);
+    return (int64_t)signs >= 0;
+}
+
 /* gather and scatter: every element of index against its own place along dim. */
 typedef struct places {
     char *self, *src, *index; /* src NULL: not there */

@@ -1,11 +1,9 @@
 /* index_tmpl.c: indexed writes that compute, for one element type: index_put_ and index_add_,
- * scatter; and the small kernels that make or look for values: _arange_, _linspace_, nonzero.
+ * scatter; and nonzero.
  *
  * family: indexed; types: all */
 #include <complex.h>
-#include <math.h>
 
-#include <tenon/args_create.h>
 #include <tenon/args_index.h>
 
 #include "common/tmpl.h"
@@ -57,21 +55,76 @@ static void add_line(const void *ctx, char *a, int64_t step_a, char *b, int64_t 
     }
 }
 
+/* Slices of one element each: a call for each would take longer than the sum. */
+typedef struct add_job {
+    const slices *s;
+    A alpha;
+} add_job;
+
+static tn_status add_elements(void *arg, int64_t begin, int64_t end) {
+    const add_job *j = arg;
+    const slices *s = j->s;
+    const int64_t *at_a = s->at_a, *at_b = s->at_b;
+    const A alpha = j->alpha;
+    walk_at p;
+    walk_seek(&s->prefix, begin, &p);
+    for (int64_t i = begin; i < end; i++, walk_next(&s->prefix, &p)) {
+        char *a = s->a + p.offset[0], *b = s->b + p.offset[1];
+        cpu_stretch all = {.n = s->n, .cost = 1};
+        while (cpu_next_stretch(&all)) {
+            for (int64_t n = all.begin; n < all.end; n++) {
+                T *to = (T *)(void *)(a + at_a[n]);
+                const T *x = (const T *)(const void *)(b + at_b[n]);
+#if defined(__GNUC__)
+                if (n + 16 < all.n) __builtin_prefetch(a + at_a[n + 16], 1);
+#endif
+                *to = STORE(plus(LOAD(*to), times(alpha, LOAD(*x))));
+            }
+        }
+        if (all.st != TN_OK) return all.st;
+    }
+    return TN_OK;
+}
+
+static tn_status slices_add(const slices *s, A alpha) {
+    add_job j = {s, alpha};
+    if (s->suffix.ndim > 0 || s->n == 0) return slices_write(s, add_line, &alpha);
+    return cpu_parallel(s->prefix.numel, GRAIN / s->n + 1, add_elements, &j);
+}
+
+/* A vector by one packed vector of indices, which were checked: no offsets are made. */
+static tn_status add_flat(const tn_index_add__args *a, A alpha) {
+    const int64_t *index = a->index->data, step = a->source->ndim ? a->source->strides[0] : 0,
+                  step_self = a->self->strides[0];
+    const T *x = a->source->data;
+    T *self = a->self->data;
+    cpu_stretch s = {.n = a->index->numel, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t n = s.begin; n < s.end; n++) {
+            T *to = self + index[n] * step_self;
+            *to = STORE(plus(LOAD(*to), times(alpha, LOAD(x[n * step]))));
+        }
+    }
+    return s.st;
+}
+
 static tn_status TN_(index_put_)(const tn_call *call, const void *args) {
     const tn__index_put__args *a = args;
     slices s;
-    A one = (A)1;
     tn_status st = slices_of_indices(&s, call, a->self, a->values, a->indices, a->first, a->dims.v);
     if (st != TN_OK) return st;
-    return a->accumulate ? slices_write(&s, add_line, &one) : slices_move_into_a(&s);
+    return a->accumulate ? slices_add(&s, (A)1) : slices_move_into_a(&s);
 }
 
 static tn_status TN_(index_add_)(const tn_call *call, const void *args) {
     const tn_index_add__args *a = args;
+    const tn_view *index = a->index;
     slices s;
-    A alpha = number(&a->alpha);
+    if (a->self->ndim == 1 && tn_view_dtype(index) == TN_I64 && tn_view_is_contiguous(index) &&
+        all_within(index->data, index->numel, a->self->shape[0]))
+        return add_flat(a, number(&a->alpha));
     tn_status st = slices_of_vector(&s, call, a->self, a->source, a->index, a->dim);
-    return st == TN_OK ? slices_write(&s, add_line, &alpha) : st;
+    return st == TN_OK ? slices_add(&s, number(&a->alpha)) : st;
 }
 
 #if TMPL_IS_FLOAT
@@ -101,10 +154,12 @@ static inline A combine(int64_t how, A old, A x) {
 
 TMPL_INLINE void scatter_some(const places *p, int64_t how, int is32, char *self, const char *src,
                               const char *index, int64_t begin, int64_t end) {
+    const int64_t along = p->last_step[0], from = p->last_step[1], step = p->step[0];
+    const int64_t next = p->last_step[2];
     for (int64_t l = begin; l < end; l++) {
-        int64_t i = index_load(index + l * p->last_step[2], is32);
-        T *to = (T *)(void *)(self + l * p->last_step[0] + i * p->step[0]);
-        A x = LOAD(*(const T *)(const void *)(src + l * p->last_step[1]));
+        int64_t i = index_load(index + l * next, is32);
+        T *to = (T *)(void *)(self + l * along + i * step);
+        A x = LOAD(*(const T *)(const void *)(src + l * from));
         *to = STORE(combine(how, LOAD(*to), x));
     }
 }
@@ -151,71 +206,6 @@ static tn_status TN_(scatter_)(const tn_call *call, const void *args) {
     tn_status st = places_of(&s.p, call, a->self, a->src, a->index, a->dim);
     if (st != TN_OK) return st;
     return cpu_parallel(s.p.outer.numel, GRAIN / (s.p.n * s.p.last) + 1, scatter_range, &s);
-}
-
-/* ---- Sequences ---------------------------------------------------------------------------------*/
-
-typedef struct sequence {
-    T *out;
-    int64_t n;
-    const tn_scalar *start, *step; /* _linspace_: start and end */
-} sequence;
-
-static tn_status arange_range(void *arg, int64_t begin, int64_t end) {
-    const sequence *q = arg;
-    const tn_scalar *start = q->start, *step = q->step;
-    for (int64_t i = begin; i < end; i++) {
-#if TMPL_IS_INT || TMPL_IS_BOOL
-        if (start->kind < TN_CAT_FLOAT && step->kind < TN_CAT_FLOAT)
-            q->out[i] = (T)((uint64_t)start->i + (uint64_t)i * (uint64_t)step->i);
-        else
-            q->out[i] = (T)(int64_t)(start->re + (double)i * step->re);
-#else
-        q->out[i] = STORE((A)(start->re + (double)i * step->re));
-#endif
-    }
-    return TN_OK;
-}
-
-static tn_status TN_(arange_)(const tn_call *call, const void *args) {
-    const tn__arange__args *a = args;
-    sequence q = {a->self->data, a->self->numel, &a->start, &a->step};
-    (void)call;
-    return cpu_parallel(q.n, GRAIN, arange_range, &q);
-}
-
-/* Both halves count from their own end, so that the ends are exact. One rounding an element, as PyTorch's
- * x86 builds have it: the middle of a sequence around zero is what the step was rounded by. */
-#if TMPL_IS_COMPLEX
-#define FUSED(a, b, c) ((a) * (b) + (c))
-#else
-#define FUSED(a, b, c) _Generic((A)0, float : fmaf, default : fma)(a, b, c)
-#endif
-static tn_status linspace_range(void *arg, int64_t begin, int64_t end) {
-    const sequence *q = arg;
-    int64_t n = q->n, gaps = n > 1 ? n - 1 : 1;
-#if TMPL_IS_INT || TMPL_IS_BOOL
-    double first = q->start->re, last = q->step->re, step = (last - first) / (double)gaps;
-    for (int64_t i = begin; i < end; i++) {
-        double x =
-            i < n / 2 || n == 1 ? first + step * (double)i : last - step * (double)(n - 1 - i);
-        q->out[i] = (T)(int64_t)x;
-    }
-#else
-    A first = number(q->start), last = number(q->step), step = (last - first) / (A)gaps;
-    for (int64_t i = begin; i < end; i++) {
-        q->out[i] = STORE(i < n / 2 || n == 1 ? FUSED(step, (A)i, first)
-                                              : FUSED(-step, (A)(n - 1 - i), last));
-    }
-#endif
-    return TN_OK;
-}
-
-static tn_status TN_(linspace_)(const tn_call *call, const void *args) {
-    const tn__linspace__args *a = args;
-    sequence q = {a->self->data, a->self->numel, &a->start, &a->end};
-    (void)call;
-    return cpu_parallel(q.n, GRAIN, linspace_range, &q);
 }
 
 /* ---- nonzero -----------------------------------------------------------------------------------*/
@@ -318,7 +308,9 @@ static tn_status TN_(nonzero)(const tn_call *call, const void *args) {
 #define ROW(op, fn)                                                                                \
     { #op, TN_SIG_##op, TN_(fn), NULL, TMPL_DTYPE, 0, 0, 0 }
 static const tn_kernel_row rows[] = {
-    ROW(_index_put_, index_put_), ROW(index_add_, index_add_), ROW(_scatter_, scatter_),
-    ROW(_arange_, arange_),       ROW(_linspace_, linspace_),  ROW(nonzero, nonzero),
+    ROW(_index_put_, index_put_),
+    ROW(index_add_, index_add_),
+    ROW(_scatter_, scatter_),
+    ROW(nonzero, nonzero),
 };
 const cpu_rows TN_(cpu_indexed_rows) = CPU_ROWS_OF(rows);
