@@ -229,3 +229,23 @@ def test_largest_of_windows(dtype: str) -> None:
             np.testing.assert_array_equal(at.numpy(), places)
             flat = np.take_along_axis(x.reshape(2, -1), places.reshape(2, -1), 1)
             np.testing.assert_array_equal(y.double().numpy().reshape(2, -1), flat)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "uint8", "int16"])
+def test_largest_of_short_rows(dtype: str) -> None:
+    """The first of equal ones and of NaNs: few and many rows, side by side or with gaps."""
+    for n in range(1, 52):
+        for rows in (1, 3, 64, 65, 150):
+            rng = np.random.default_rng(n)
+            x = rng.integers(1, 6, (2, rows, n + 1)).astype("f8")
+            if "float" in dtype:
+                x = np.where(rng.random(x.shape) < 0.05, np.nan, x - 3)
+            t = tn.tensor(x).to(getattr(tn, dtype))
+            for a, b in ((x[..., 1:], t[..., 1:]), (x[:, ::2, :n].copy(), t[:, ::2, :n].clone())):
+                at = np.where(np.isnan(a), 99, a).argmax(-1)
+                low = np.where(np.isnan(a), -99, a).argmin(-1)
+                for best, got in ((at, b.max(-1)), (low, b.min(-1))):
+                    np.testing.assert_array_equal(got.indices.numpy(), best)
+                    value = np.take_along_axis(a, best[..., None], -1)[..., 0]
+                    np.testing.assert_array_equal(got.values.double().numpy(), value)
+                np.testing.assert_array_equal(b.argmax(-1).numpy(), at)

@@ -15,6 +15,7 @@
 #include "common/tmpl.h"
 
 #include "axis.h"
+#include "copy.h"
 #include "cpu_priv.h"
 #include "walk.h"
 
@@ -22,6 +23,7 @@ enum {
     GRAIN = 1 << 13,
     LANES = 256 / sizeof(A),
     ABREAST = 64,          /* rows that go along together */
+    SHORT = 48,            /* packed rows up to this length are turned to lie side by side */
     LINE = 64 / sizeof(T), /* elements of a cache line */
     TURNS = 127            /* that an int8 counts */
 };
@@ -167,10 +169,10 @@ TMPL_INLINE void take_line(A *value, mask *turn_of, const T *line, int64_t count
 /* Rows that lie side by side go along the dimension together, so that memory is read in order, in
  * blocks short enough that a place within one is as wide as an element. Where nothing lies between
  * the lines, several short ones are taken as one, and each column's candidates compared at the end. */
-static tn_status abreast(const job *j, const T *x, int64_t row, int64_t count) {
+static tn_status abreast(const job *j, const T *x, int64_t step, int64_t row, int64_t count) {
     A value[ABREAST];
     mask turn_of[ABREAST];
-    int64_t at[ABREAST], n = j->ax.n, step = j->ax.step[0];
+    int64_t at[ABREAST], n = j->ax.n;
     int64_t times = step == count && n >= ABREAST / count ? ABREAST / count : 1;
     int64_t width = times * count, whole = n / times;
     for (int64_t c = 0; c < width; c++) {
@@ -209,6 +211,14 @@ static tn_status abreast(const job *j, const T *x, int64_t row, int64_t count) {
     return s.st;
 }
 
+/* Packed rows that are too short to be worth vectors of their own. */
+static tn_status short_rows(const job *j, const T *x, int64_t row, int64_t count) {
+    T turned[SHORT * ABREAST];
+    const int64_t item = sizeof(T);
+    cpu_gather_tile(turned, ABREAST * item, x, j->ax.next[0] * item, j->ax.n, count, sizeof(T));
+    return abreast(j, turned, ABREAST, row, count);
+}
+
 /* Whether neighbouring rows are neighbours in memory, and elements of a row are not. */
 static bool side_by_side(const axis *ax) {
     return ax->ndim > 0 && ax->next[0] == 1 && ax->step[0] != 1;
@@ -218,15 +228,18 @@ static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     const axis *ax = &j->ax;
     int64_t at[AXIS_MAX];
-    bool side = side_by_side(ax);
+    bool side = side_by_side(ax), brief = ax->ndim > 0 && ax->step[0] == 1 && ax->n <= SHORT;
     tn_status st = TN_OK;
     for (int64_t r = begin; r < end && st == TN_OK;) {
-        int64_t left = side ? ax->run - r % ax->run : 1, count = left < end - r ? left : end - r;
+        int64_t left = side || brief ? ax->run - r % ax->run : 1,
+                count = left < end - r ? left : end - r;
         if (count > ABREAST) count = ABREAST;
         axis_offset(ax, r, at);
         const T *x = j->x + at[0];
         if (side) {
-            st = abreast(j, x, r, count);
+            st = abreast(j, x, ax->step[0], r, count);
+        } else if (brief) {
+            st = short_rows(j, x, r, count);
         } else {
             best b;
             if (ax->step[0] == 1)
