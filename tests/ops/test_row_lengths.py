@@ -249,3 +249,16 @@ def test_largest_of_short_rows(dtype: str) -> None:
                     value = np.take_along_axis(a, best[..., None], -1)[..., 0]
                     np.testing.assert_array_equal(got.values.double().numpy(), value)
                 np.testing.assert_array_equal(b.argmax(-1).numpy(), at)
+
+
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64, tn.int64, tn.uint8, tn.complex64])
+def test_sums_over_rows_that_do_not_follow_each_other(dtype: tn.dtype) -> None:
+    """Rows of a result are cut into turns of accumulators: whole turns, ends, many rows."""
+    for n in (31, 32, 64, 65, 100, 128, 1000, 1024, 1025, 2049, 4096):
+        rng = np.random.default_rng(n)
+        x = tn.tensor(rng.integers(-40, 40, (19, 3, n))).to(dtype)
+        values = x.numpy()
+        for rows, want in ((x, values), (x[2:], values[2:]), (x[:, 1:2], values[:, 1:2])):
+            assert np.array_equal(rows.sum((0, 2)).numpy(), want.sum((0, 2)))
+            if not dtype.is_complex:
+                assert np.array_equal(rows.amax((0, 2)).numpy(), want.max((0, 2)))

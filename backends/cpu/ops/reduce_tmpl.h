@@ -46,11 +46,42 @@ TMPL_INLINE void RED_NAME(take)(A *a, const T *x, int64_t n, A center) {
     for (int j = 0; i + j < n; j++) a[j] = RED_STEP(a[j], LOAD(x[i + j]));
 }
 
+/* Joins what fresh accumulators take of n elements to acc. */
 static void RED_NAME(lanes)(A *acc, const T *x, int64_t n, A center) {
+#ifndef RED_NAN
+    (void)center;
+    if (n == LANES) { /* a short row */
+        TMPL_VECTOR
+        for (int j = 0; j < LANES; j++) {
+            A v = RED_STEP(RED_INIT, LOAD(x[j]));
+            v = RED_JOIN(RED_INIT, v);
+            acc[j] = RED_JOIN(acc[j], v);
+        }
+        return;
+    }
+#endif
     A a[LANES];
-    memcpy(a, acc, sizeof a);
+#ifndef RED_NAN
+    if (n > LANES && n <= TURNS * LANES) { /* as take() would, but nothing has to be cleared */
+        int64_t i = LANES;
+        TMPL_VECTOR
+        for (int j = 0; j < LANES; j++) a[j] = RED_STEP(RED_INIT, LOAD(x[j]));
+        for (; i + LANES <= n; i += LANES) {
+            TMPL_VECTOR
+            for (int j = 0; j < LANES; j++) a[j] = RED_STEP(a[j], LOAD(x[i + j]));
+        }
+        TMPL_VECTOR
+        for (int j = 0; j < LANES; j++) a[j] = RED_JOIN(RED_INIT, a[j]);
+        for (int j = 0; i + j < n; j++) a[j] = RED_STEP(a[j], LOAD(x[i + j]));
+        TMPL_VECTOR
+        for (int j = 0; j < LANES; j++) acc[j] = RED_JOIN(acc[j], a[j]);
+        return;
+    }
+#endif
+    for (int j = 0; j < LANES; j++) a[j] = RED_INIT;
     RED_NAME(take)(a, x, n, center);
-    memcpy(acc, a, sizeof a);
+    TMPL_VECTOR
+    for (int j = 0; j < LANES; j++) acc[j] = RED_JOIN(acc[j], a[j]);
 }
 
 /* Column j takes in x[j] of `rows` rows that are `pitch` elements apart; four at a time, so that the

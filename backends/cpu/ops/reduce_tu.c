@@ -125,24 +125,19 @@ typedef struct cascade {
 } cascade;
 
 static void feed(cascade *c, const T *x, int64_t n) {
-    A turn[LANES];
-    c->op->clear(turn, LANES);
-    c->op->lanes(turn, x, n, c->center);
-    A *up = turn;
-    for (int32_t k = 0; k < LEVELS; k++) {
-        if (k == c->used) {
-            c->op->clear(c->level[k], LANES);
-            c->fill[k] = 0;
-            c->used++;
-        }
-        c->op->join(c->level[k], up, LANES);
-        if (++c->fill[k] < TURNS || k == LEVELS - 1) return;
+    if (c->used == 0) {
+        c->op->clear(c->level[0], LANES);
+        c->fill[0] = 0;
+        c->used = 1;
+    }
+    c->op->lanes(c->level[0], x, n, c->center);
+    for (int32_t k = 0; ++c->fill[k] == TURNS && k < LEVELS - 1; k++) {
         if (k + 1 == c->used) {
             c->op->clear(c->level[k + 1], LANES);
             c->fill[k + 1] = 0;
             c->used++;
         }
-        memcpy(turn, c->level[k], sizeof turn);
+        c->op->join(c->level[k + 1], c->level[k], LANES);
         c->op->clear(c->level[k], LANES);
         c->fill[k] = 0;
     }
