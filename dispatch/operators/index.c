@@ -561,13 +561,13 @@ tn_status tni_composite_masked_scatter(const void *args, tn_tensor **rets) {
     if (s.st != TN_OK || tni_is_meta(&copy->v)) return scope_finish(&s, copy, rets);
     tn_tensor *line = scope_reshape(&s, copy, TN_INTS(-1));
     tn_tensor *flat_mask = scope_reshape(&s, mask, TN_INTS(-1));
-    tn_tensor *places = scope_unary(&s, tn_nonzero, flat_mask);
+    tn_tensor *places = scope_reshape(&s, scope_unary(&s, tn_nonzero, flat_mask), TN_INTS(-1));
     tn_tensor *flat = scope_reshape(&s, tni_t(a->source), TN_INTS(-1));
     int64_t n = s.st == TN_OK ? tn_tensor_shape(places)[0] : 0;
     if (n > a->source->numel)
         s.st = tn_fail(TN_E_SHAPE, 2, "Number of elements of source < number of ones in mask");
     tn_tensor *some = scope_narrow(&s, flat, 0, 0, n);
-    tn_tensors where = {&flat_mask, 1};
+    tn_tensors where = {&places, 1}; /* found once: a mask would be searched again */
     tn_tensor *put_to = SCOPE(&s, tn_index_put(line, where, some, 0, scope_slot(&s)));
     return scope_finish(&s, scope_reshape(&s, put_to, tni_shape_ints(x)), rets);
 }

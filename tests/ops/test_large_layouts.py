@@ -87,6 +87,22 @@ def test_repeated_elements(dtype: str) -> None:
         np.testing.assert_array_equal(got.mT.contiguous().numpy(), x.repeat(n, 1).T)
 
 
+@pytest.mark.parametrize("dtype", ["bool", *DTYPES])
+def test_places_of_what_is_not_zero(dtype: str) -> None:
+    """Nothing, some and everything, more than the pieces in which they are collected."""
+    for shape in [(0,), (1,), (511,), (513,), (4097,), (9000,), (3, 1367), (50, 2, 41)]:
+        for share in (0.0, 0.5, 1.0):
+            rng = np.random.default_rng(5)
+            x = (draw(shape, dtype, 6) * (rng.random(shape) < share)).astype(dtype)
+            t = tn.tensor(x)
+            np.testing.assert_array_equal(t.nonzero().numpy(), np.argwhere(x))
+            np.testing.assert_array_equal(t[t != 0].numpy(), x[x != 0])
+            got = tn.zeros_like(t).masked_scatter(t != 0, t.flatten())
+            want = np.zeros_like(x)
+            want[x != 0] = x.ravel()[: np.count_nonzero(x)]
+            np.testing.assert_array_equal(got.numpy(), want)
+
+
 def test_integer_division_by_a_zero_in_a_turned_operand() -> None:
     """A zero divisor is found wherever it lies."""
     x = np.ones((40, 50), dtype=np.int64)
