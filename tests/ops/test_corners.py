@@ -277,3 +277,22 @@ def test_resizing_by_tiny_scales_stays_in_the_image(name: str, dtype: tn.dtype) 
 def test_a_dilation_beyond_int64_is_refused() -> None:
     with pytest.raises(RuntimeError, match="dilation .* is too large"):
         tn.conv1d(tn.ones(1, 1, 4), tn.ones(1, 1, 3), padding="same", dilation=2**63 - 1)
+
+
+@pytest.mark.parametrize("dtype", [tn.float16, tn.bfloat16], ids=str)
+def test_large_bags_in_half_precision(dtype: tn.dtype) -> None:
+    """Sums and means of thousands of rows, as of the same numbers in double, rounded once."""
+    w = tn.full((4, 2), 0.01, dtype=dtype).requires_grad_()
+    index, starts = tn.zeros(5000, dtype=tn.int64), tn.tensor([0, 10])
+    one = w[0, 0].item()
+    for mode, want in (("mean", [one, one]), ("sum", [10 * one, 4990 * one])):
+        got = tn.nn.functional.embedding_bag(index, w, starts, mode=mode)
+        assert got.dtype == dtype
+        expected = tn.tensor(want).to(dtype)[:, None].expand(2, 2)
+        tn.testing.assert_close(got, expected)
+    shares = tn.full((5000,), 0.5, dtype=dtype)
+    got = tn.nn.functional.embedding_bag(index, w, starts, mode="sum", per_sample_weights=shares)
+    tn.testing.assert_close(got, tn.tensor([5 * one, 2495 * one]).to(dtype)[:, None].expand(2, 2))
+    got.sum().backward()
+    assert w.grad.dtype == dtype
+    assert (w.grad[1:] == 0).all()

@@ -477,6 +477,8 @@ def embedding_bag(
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights[counted]
     rows = embedding(input, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
+    if mode != "max" and weight.dtype in (tenon.float16, tenon.bfloat16):
+        rows = rows.float()  # sums of half precision stand still once they are large
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
     result = rows.new_zeros(size, weight.size(1))
@@ -488,7 +490,7 @@ def embedding_bag(
     if mode == "mean":
         counts = rows.new_zeros(size).index_add_(0, bags, rows.new_ones(len(bags)))
         result = result / counts.clamp(min=1).unsqueeze(1)
-    return _results.known_as(result, "EmbeddingBagBackward0")
+    return _results.known_as(result.to(weight.dtype), "EmbeddingBagBackward0")
 
 
 def _checked_batch(shape: Any) -> None:
