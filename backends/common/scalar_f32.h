@@ -41,11 +41,11 @@ TMPL_INLINE float f32_scale(float x, int32_t n) {
     return x * tmpl_float((uint32_t)(half + 127) << 23) * tmpl_float((uint32_t)(rest + 127) << 23);
 }
 
-/* e^(hi + lo) for hi in [-104, 89], lo far below hi's last place. */
-TMPL_INLINE float f32_exp_parts(float hi, float lo) {
+/* e^(hi + lo) * 2^more for hi in [-104, 90], lo far below hi's last place. */
+TMPL_INLINE float f32_exp_times(float hi, float lo, int32_t more) {
     const float magic = 0x1.8p23f;
     float t = (hi + lo) * 0x1.715476p+0f + magic;
-    int32_t n = (int32_t)(tmpl_bits32(t) - tmpl_bits32(magic));
+    int32_t n = (int32_t)(tmpl_bits32(t) - tmpl_bits32(magic)) + more;
     float k = t - magic;
     float head = F32_FMA(k, -0x1.62ep-1f, hi); /* exact */
     float tail = F32_FMA(k, -0x1.0bfbe8p-15f, lo);
@@ -63,6 +63,8 @@ TMPL_INLINE float f32_exp_parts(float hi, float lo) {
     return f32_scale(one + F32_FMA(r * r, q, rest), n);
 #endif
 }
+
+TMPL_INLINE float f32_exp_parts(float hi, float lo) { return f32_exp_times(hi, lo, 0); }
 
 #if !defined(TMPL_CUDA)
 TMPL_INLINE float f32_exp(float x) {
@@ -245,7 +247,20 @@ TMPL_INLINE float f32_log2(float x) {
 TMPL_INLINE float f32_log10(float x) {
     return (float)(f64_log_short((double)x) * 0x1.bcb7b1526e50ep-2);
 }
-TMPL_INLINE float f32_exp2(float x) { return (float)f64_exp2_short((double)x); }
+
+TMPL_INLINE float f32_exp2(float x) {
+    const float magic = 0x1.8p23f;
+    x = x < -151.0f ? -151.0f : x;
+    x = x > 129.0f ? 129.0f : x;
+    float t = x + magic, r = x - (t - magic);
+    float p = 0x1.448d7ap-13f;
+    p = F32_FMA(p, r, 0x1.5f478cp-10f);
+    p = F32_FMA(p, r, 0x1.3b29aep-7f);
+    p = F32_FMA(p, r, 0x1.c6aed0p-5f);
+    p = F32_FMA(p, r, 0x1.ebfbe0p-3f);
+    p = F32_FMA(p, r, 0x1.62e430p-1f);
+    return f32_scale(F32_FMA(p, r, 1.0f), (int32_t)(tmpl_bits32(t) - tmpl_bits32(magic)));
+}
 
 /* Angles beyond this need more digits of pi than the reduction has; map_tmpl.h sends them to the C
  * library. */

@@ -3,7 +3,7 @@
 #ifndef SCALAR_FLOAT_H
 #define SCALAR_FLOAT_H
 
-#include "scalar_f32.h"
+#include "scalar_arc.h"
 
 #if TMPL_DTYPE == TMPL_F64
 #define M_(name) f64_##name
@@ -13,6 +13,12 @@
 #define M_(name) f32_##name
 #define B_(name) TMPL_BUILTIN(name##f)
 #define C_(name) name##f
+#endif
+/* Ours where loops are vectorised, the library's of double and on a GPU. */
+#if TMPL_DTYPE == TMPL_F64 || defined(TMPL_CUDA)
+#define ARC_(name) C_(name)
+#else
+#define ARC_(name) f32_##name
 #endif
 #define K_(x) ((A)(x))
 
@@ -49,15 +55,15 @@ TMPL_INLINE A f_trunc(A x) { return B_(trunc)(x); }
 TMPL_INLINE A f_frac(A x) { return x - B_(trunc)(x); }
 TMPL_INLINE A f__trunc_divide(A x, A y) { return B_(trunc)(x / y); }
 
-/* Ties to even: adding 2^(digits) drops what stands behind the point. */
+/* Ties to even: an instruction, or adding 2^(digits), which drops what stands behind the point. */
 TMPL_INLINE A float_round_even(A x) {
-#if TMPL_DTYPE == TMPL_F64
-    const A magic = 0x1p52;
+#if TMPL_HAS_FMA
+    return B_(rint)(x);
 #else
-    const A magic = 0x1p23f;
-#endif
+    const A magic = TMPL_DTYPE == TMPL_F64 ? K_(0x1p52) : K_(0x1p23);
     A a = B_(fabs)(x), r = (a + magic) - magic;
     return a < magic ? B_(copysign)(r, x) : x;
+#endif
 }
 
 TMPL_INLINE A f_round(A x, int64_t decimals) {
@@ -66,21 +72,25 @@ TMPL_INLINE A f_round(A x, int64_t decimals) {
     return decimals < 0 ? float_round_even(x / ten) * ten : float_round_even(x * ten) / ten;
 }
 
-TMPL_INLINE A f_fmod(A x, A y) { return C_(fmod)(x, y); }
-TMPL_INLINE A f_remainder(A x, A y) {
-    A r = C_(fmod)(x, y);
-    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+/* What follows from r, what fmod leaves of x by y. */
+TMPL_INLINE A float_remainder(A r, A y) {
+    A other = r + y;
+    return r != 0 && (r < 0) != (y < 0) ? other : r;
 }
 
 /* As Python's //: the quotient of what fmod leaves is exact but for one rounding. */
-TMPL_INLINE A f_floor_divide(A x, A y) {
-    A r = C_(fmod)(x, y), q = (x - r) / y;
+TMPL_INLINE A float_floor_divide(A r, A x, A y) {
+    A q = (x - r) / y;
     q = r != 0 && (r < 0) != (y < 0) ? q - 1 : q;
     A whole = B_(floor)(q);
     whole = q - whole > K_(0.5) ? whole + 1 : whole;
     whole = q == 0 ? B_(copysign)(K_(0), x / y) : whole;
     return y == 0 ? x / y : whole;
 }
+
+TMPL_INLINE A f_fmod(A x, A y) { return ARC_(fmod)(x, y); }
+TMPL_INLINE A f_remainder(A x, A y) { return float_remainder(ARC_(fmod)(x, y), y); }
+TMPL_INLINE A f_floor_divide(A x, A y) { return float_floor_divide(ARC_(fmod)(x, y), x, y); }
 
 /* ---- Elementary functions ----------------------------------------------------------------------*/
 TMPL_INLINE A f_exp(A x) { return M_(exp)(x); }
@@ -93,16 +103,16 @@ TMPL_INLINE A f_log1p(A x) { return M_(log1p)(x); }
 TMPL_INLINE A f_sin(A x) { return M_(sin)(x); }
 TMPL_INLINE A f_cos(A x) { return M_(cos)(x); }
 TMPL_INLINE A f_tan(A x) { return M_(tan)(x); }
-TMPL_INLINE A f_asin(A x) { return C_(asin)(x); }
-TMPL_INLINE A f_acos(A x) { return C_(acos)(x); }
-TMPL_INLINE A f_atan(A x) { return C_(atan)(x); }
-TMPL_INLINE A f_atan2(A x, A y) { return C_(atan2)(x, y); }
-TMPL_INLINE A f_sinh(A x) { return C_(sinh)(x); }
-TMPL_INLINE A f_cosh(A x) { return C_(cosh)(x); }
+TMPL_INLINE A f_asin(A x) { return ARC_(asin)(x); }
+TMPL_INLINE A f_acos(A x) { return ARC_(acos)(x); }
+TMPL_INLINE A f_atan(A x) { return ARC_(atan)(x); }
+TMPL_INLINE A f_atan2(A x, A y) { return ARC_(atan2)(x, y); }
+TMPL_INLINE A f_sinh(A x) { return ARC_(sinh)(x); }
+TMPL_INLINE A f_cosh(A x) { return ARC_(cosh)(x); }
 TMPL_INLINE A f_tanh(A x) { return M_(tanh)(x); }
-TMPL_INLINE A f_asinh(A x) { return C_(asinh)(x); }
-TMPL_INLINE A f_acosh(A x) { return C_(acosh)(x); }
-TMPL_INLINE A f_atanh(A x) { return C_(atanh)(x); }
+TMPL_INLINE A f_asinh(A x) { return ARC_(asinh)(x); }
+TMPL_INLINE A f_acosh(A x) { return ARC_(acosh)(x); }
+TMPL_INLINE A f_atanh(A x) { return ARC_(atanh)(x); }
 TMPL_INLINE A f_erf(A x) { return M_(erf)(x); }
 TMPL_INLINE A f_erfc(A x) { return M_(erfc)(x); }
 
@@ -131,7 +141,7 @@ TMPL_INLINE A f_xlogy(A x, A y) { return y != y ? y : x == 0 ? K_(0) : x * M_(lo
 
 /* ---- Signs, exponents, neighbours --------------------------------------------------------------*/
 TMPL_INLINE A f_copysign(A x, A y) { return B_(copysign)(x, y); }
-TMPL_INLINE A f_hypot(A x, A y) { return C_(hypot)(x, y); }
+TMPL_INLINE A f_hypot(A x, A y) { return ARC_(hypot)(x, y); }
 TMPL_INLINE A f_heaviside(A x, A at) { return x == 0 ? at : (A)(x > 0); }
 TMPL_INLINE A f__frexp_mantissa(A x) {
     int e;
@@ -158,8 +168,15 @@ TMPL_INLINE A f_nextafter(A x, A y) {
 
 /* ---- Comparison, choice ------------------------------------------------------------------------*/
 /* Of equal ones the first, whose sign a zero keeps. */
-TMPL_INLINE A f_maximum(A x, A y) { return x < y || y != y ? (x != x ? x : y) : x; }
-TMPL_INLINE A f_minimum(A x, A y) { return x > y || y != y ? (x != x ? x : y) : x; }
+/* NaN if one is; a comparison with NaN is false. */
+TMPL_INLINE A f_maximum(A x, A y) {
+    A r = x < y ? y : x;
+    return x == x && y != y ? y : r;
+}
+TMPL_INLINE A f_minimum(A x, A y) {
+    A r = x > y ? y : x;
+    return x == x && y != y ? y : r;
+}
 TMPL_INLINE A f_fmax(A x, A y) { return x < y || x != x ? y : x; }
 TMPL_INLINE A f_fmin(A x, A y) { return x > y || x != x ? y : x; }
 TMPL_INLINE A f__maximum_backward(A g, A x, A y) {

@@ -18,7 +18,11 @@ double y1(double x);
 #define SPECIAL_2(op, f)                                                                           \
     TMPL_INLINE A f_##op(A x, A y) { return (A)f((double)x, (double)y); }
 
+#if TMPL_DTYPE == TMPL_F64 || defined(TMPL_CUDA)
 SPECIAL_1(erfinv, special_erfinv)
+#else
+TMPL_INLINE A f_erfinv(A x) { return f32_erfinv(x); }
+#endif
 SPECIAL_1(special_entr, special_entr)
 SPECIAL_1(special_erfcx, special_erfcx)
 SPECIAL_1(special_ndtr, special_ndtr)

@@ -44,7 +44,9 @@ tn_status tni_composite_ldexp(const void *args, tn_tensor **rets) {
     if (tn_dtype_category(dtype) < TN_CAT_FLOAT) dtype = tn_dtype_default();
     tn_tensor *exponent = widened(&s, a->other, complex_view(a->other) ? TN_C128 : TN_F64);
     if (s.st == TN_OK) {
-        tn_status st = tn_pow_scalar(tn_scalar_float(2.0), exponent, &power);
+        tn_status st = complex_view(a->other)
+                           ? tn_pow_scalar(tn_scalar_float(2.0), exponent, &power)
+                           : tn_exp2(exponent, &power);
         power = scope_take(&s, st, power);
     }
     tn_tensor *factor = scope_convert(&s, power, dtype);

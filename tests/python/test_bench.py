@@ -62,6 +62,18 @@ def test_growth_is_a_picture_of_sizes_in_their_order(tmp_path):
     assert [r["case"] for r in rows] == cases
 
 
+@pytest.mark.parametrize("size", ["small", "middle"])
+def test_every_call_of_the_scan_is_one(size, tmp_path):
+    record = tmp_path / "seconds.json"
+    command = [sys.executable, str(BENCH / "scan.py"), size, "--turns", "1", "--json", str(record)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stderr
+    lines = (BENCH / "calls" / f"{size}.txt").read_text().splitlines()
+    taken = json.loads(record.read_text())["tenon"]
+    assert taken.keys() == set(lines), run.stderr
+    assert all(seconds > 0 for seconds in taken.values())
+
+
 @pytest.fixture
 def program(monkeypatch) -> Iterator[Callable[[str], ModuleType]]:
     """Imports files of the program by the names that it has for them, which nobody sees later."""

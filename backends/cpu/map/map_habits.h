@@ -21,15 +21,26 @@
 #define CHECK_remainder 1
 #define CHECK_fmod 1
 
-/* Angles too large for the vector formulas; only they go through the library. */
+/* Angles too large for the vector formulas, and quotients; only they go through the library. */
 #define FIX_sin 1
 #define FIX_cos 1
 #define FIX_tan 1
-#define MAP_FIX_TEST(x) (f32_abs(x) > F32_ANGLE_MAX)
+#define FIX_fmod 1
+#define FIX_remainder 1
+#define FIX_floor_divide 1
 #if defined(TMPL_DTYPE) && TMPL_IS_FLOAT && TMPL_DTYPE != TMPL_F64
+TMPL_INLINE bool far_sin(A x) { return f32_abs(x) > F32_ANGLE_MAX; }
+TMPL_INLINE bool far_cos(A x) { return f32_abs(x) > F32_ANGLE_MAX; }
+TMPL_INLINE bool far_tan(A x) { return f32_abs(x) > F32_ANGLE_MAX; }
+TMPL_INLINE bool far_fmod(A x, A y) { return f32_fmod_far(x, y); }
+TMPL_INLINE bool far_remainder(A x, A y) { return f32_fmod_far(x, y); }
+TMPL_INLINE bool far_floor_divide(A x, A y) { return f32_fmod_far(x, y); }
 TMPL_INLINE A fix_sin(A x) { return sinf(x); }
 TMPL_INLINE A fix_cos(A x) { return cosf(x); }
 TMPL_INLINE A fix_tan(A x) { return tanf(x); }
+TMPL_INLINE A fix_fmod(A x, A y) { return fmodf(x, y); }
+TMPL_INLINE A fix_remainder(A x, A y) { return float_remainder(fmodf(x, y), y); }
+TMPL_INLINE A fix_floor_divide(A x, A y) { return float_floor_divide(fmodf(x, y), x, y); }
 #endif
 
 /* Many operations per element, or the C library: small chunks, no loops for numbers. */

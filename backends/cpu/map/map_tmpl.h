@@ -1,8 +1,8 @@
 /* map_tmpl.h: one pointwise operator for one element type: inner loops and the kernel. Included once
  * per operator by the generated pointwise_ops.inc (its macros: backends/README.md).
  *
- * Operators with a habit define a macro (map_habits.h): FIX_<op> tests operand 0 for values that the
- * vector formula does not serve, CHECK_<op> asks for a test for integer zero divisors, SLOW_<op>
+ * Operators with a habit define a macro (map_habits.h): FIX_<op> looks for operands that the vector
+ * formula does not serve, CHECK_<op> asks for a test for integer zero divisors, SLOW_<op>
  * says that an element takes about a nanosecond or more, WIDE_<op> that map_wide.h has the formula
  * for whole vectors. */
 
@@ -109,7 +109,7 @@ static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu
         for (int64_t i = 0; i < m; i++) y[i] = MAP_F(MAP_BLOCK_IN(i) MAP_P);
 #if TMPL_PASTE2(FIX, OP)
         for (int64_t i = 0; i < m; i++)
-            if (MAP_FIX_TEST(w[0][i])) y[i] = TMPL_PASTE2(fix, OP)(w[0][i]);
+            if (TMPL_PASTE2(far, OP)(MAP_BLOCK_IN(i))) y[i] = TMPL_PASTE2(fix, OP)(MAP_BLOCK_IN(i));
 #endif
         half_narrow(o + at, y, m);
 #endif
@@ -119,12 +119,15 @@ static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu
     for (int64_t at = 0, m; at < n; at += m, x0 += m, o += m) {
         int odd = 0;
         m = n - at < MAP_BLOCK ? n - at : MAP_BLOCK;
-        for (int64_t i = 0; i < m; i++) odd |= MAP_FIX_TEST(LOAD(x0[i]));
+        for (int64_t i = 0; i < m; i++) odd |= TMPL_PASTE2(far, OP)(MAP_IN(i));
         TMPL_VECTOR
         for (int64_t i = 0; i < m; i++) y[i] = MAP_F(MAP_IN(i) MAP_P);
         for (int64_t i = 0; odd && i < m; i++)
-            if (MAP_FIX_TEST(LOAD(x0[i]))) y[i] = TMPL_PASTE2(fix, OP)(LOAD(x0[i]));
+            if (TMPL_PASTE2(far, OP)(MAP_IN(i))) y[i] = TMPL_PASTE2(fix, OP)(MAP_IN(i));
         for (int64_t i = 0; i < m; i++) o[i] = STORE(y[i]);
+#if OP_NIN > 1
+        x1 += m;
+#endif
     }
 #else
     TMPL_VECTOR

@@ -1,8 +1,8 @@
 /* pad_tmpl.c: padding and its gradient, for one element type.
  *
  * A gather through one table of source positions per dimension; the gradient scatters through the
- * same tables. What lies inside of the padding moves as a whole. Work is cut along the leading dimensions that no padding touches, so that a scatter
- * never meets another one's memory.
+ * same tables. What lies inside of the padding moves as a whole. Work is cut along the leading
+ * dimensions that no padding touches, so that a scatter never meets another one's memory.
  *
  * family: pad; types: all; isa: each */
 #include <complex.h>

@@ -16,15 +16,30 @@
 /* ---- Elements ----------------------------------------------------------------------------------*/
 
 /* Items may be runs of smaller elements, which are aligned as those are. */
-#define MOVE(bits)                                                                                 \
-    static void move##bits(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {        \
-        for (int64_t i = 0; i < n; i++) memcpy(dst + i * ds, src + i * ss, bits / 8);              \
-    }
-MOVE(8)
-MOVE(16)
-MOVE(32)
-MOVE(64)
-MOVE(128)
+static inline void move_by(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n,
+                           size_t size) {
+    for (int64_t i = 0; i < n; i++) memcpy(dst + i * ds, src + i * ss, size);
+}
+
+static void move8(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
+    move_by(dst, ds, src, ss, n, 1);
+}
+
+static void move16(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
+    move_by(dst, ds, src, ss, n, 2);
+}
+
+static void move32(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
+    move_by(dst, ds, src, ss, n, 4);
+}
+
+static void move64(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
+    move_by(dst, ds, src, ss, n, 8);
+}
+
+static void move128(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
+    move_by(dst, ds, src, ss, n, 16);
+}
 
 typedef void (*move_fn)(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n);
 
@@ -43,29 +58,27 @@ static move_fn move_of(int32_t size) {
     }
 }
 
-/* One element all over a short packed run, in loops that become vector code. */
-#define FILL(bits)                                                                                 \
-    static void fill##bits(char *dst, const char *src, int64_t n) {                                \
-        uint##bits##_t v;                                                                          \
-        memcpy(&v, src, bits / 8);                                                                 \
-        for (int64_t i = 0; i < n; i++) memcpy(dst + i * (bits / 8), &v, bits / 8);                \
+/* One element all over a short packed run, in a loop that becomes vector code. */
+static inline void fill_by(char *dst, const char *src, int64_t n, size_t size) {
+    for (int64_t i = 0; i < n; i++) memcpy(dst + i * (int64_t)size, src, size);
+}
+
+static bool fill_short(char *dst, const char *src, int64_t n, int64_t size) {
+    char item[8];
+    memcpy(item, src, (size_t)size <= sizeof item ? (size_t)size : 0); /* dst may begin with src */
+    switch (size) {
+    case 2: fill_by(dst, item, n, 2); return true;
+    case 4: fill_by(dst, item, n, 4); return true;
+    case 8: fill_by(dst, item, n, 8); return true;
+    default: return false;
     }
-FILL(16)
-FILL(32)
-FILL(64)
+}
 
 /* One element all over a packed run: of a long one a block is built by doubling, the rest are copies
  * of it. */
 static void spread(char *dst, const char *src, int64_t n, int64_t size) {
     int64_t bytes = n * size, done = size;
-    if (bytes <= 1024) {
-        switch (size) {
-        case 2: fill16(dst, src, n); return;
-        case 4: fill32(dst, src, n); return;
-        case 8: fill64(dst, src, n); return;
-        default: break;
-        }
-    }
+    if (bytes <= 1024 && fill_short(dst, src, n, size)) return;
     if (memcmp(src, src + 1, (size_t)size - 1) == 0) { /* all bytes alike: zero, above all */
         memset(dst, *src, (size_t)bytes);
         return;
