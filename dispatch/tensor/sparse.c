@@ -210,4 +210,4 @@ tn_status tni_wrapped_alias(const tn_tensor *t, tn_tensor **ret_tensor) {
     return TN_OK;
 }
 
-void *tn_wrapped_ctx(const tn_tensor *t) { return tni_is_wrapped(t) ? t->storage->ctx : NULL; }
+void *tn_wrapped_ctx(const tn_tensor *t) { return t && tni_is_wrapped(t) ? t->storage->ctx : NULL; }

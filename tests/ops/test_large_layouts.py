@@ -180,3 +180,17 @@ def test_products_in_half_precision(sizes: tuple[int, int, int], dtype: str) -> 
         pairs = tn.bmm(tn.stack([x, -x]), tn.stack([y, y]))
         np.testing.assert_array_equal(pairs[1].float().numpy(), -expected[0])
         np.testing.assert_array_equal((tn.stack([x, x]) @ y)[1].float().numpy(), expected[0])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64, np.complex128])
+def test_elements_backwards_into_every_step(dtype: type) -> None:
+    """Whatever the steps are, no element but those of the target is written."""
+    for step in range(1, 10):
+        source = np.arange(1, 64).astype(dtype)[::-step]
+        taken = tn.from_dlpack(source)
+        for into in range(1, 10):
+            target = tn.zeros(len(source) * into, dtype=taken.dtype)
+            target[::into].copy_(taken)
+            wanted = np.zeros(len(source) * into, dtype)
+            wanted[::into] = source
+            assert np.array_equal(target.numpy(), wanted), (step, into)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -74,28 +72,21 @@ def test_every_call_of_the_scan_is_one(size, tmp_path):
     assert all(seconds > 0 for seconds in taken.values())
 
 
-@pytest.fixture
-def program(monkeypatch) -> Iterator[Callable[[str], ModuleType]]:
-    """Imports files of the program by the names that it has for them, which nobody sees later."""
+def test_growth_reads_sizes_out_of_names_and_knees_out_of_bytes():
     pytest.importorskip("tqdm")
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(BENCH))
-    yield importlib.import_module
-    for name in set(sys.modules) - before:
-        if str(BENCH) in (getattr(sys.modules[name], "__file__", "") or ""):
-            del sys.modules[name]
-
-
-def test_growth_reads_sizes_out_of_names_and_knees_out_of_bytes(program):
-    program("cases")
-    growth, registry, report = program("growth"), program("registry"), program("report")
-    sizes = [1 << 16, 4, 1 << 20, 1 << 22]
-    rows = [report.Row(f"add_elements[{n}]", "", "growth", 1, 1.0, 1.0) for n in sizes]
-    points = growth.panels(rows)["add_elements"]
-    assert [n for n, _ in points] == sorted(sizes)
-    # Twelve bytes an element: 4 and 65,536 of them fit the second cache, a million the third.
-    assert growth.knees(points) == [("l2", 1 << 20), ("l3", 1 << 22)]
-    assert registry.CASES["matmul_of_rows[512]"].flops == 2 * 512**3
+    code = """
+import cases, growth, registry, report
+sizes = [1 << 16, 4, 1 << 20, 1 << 22]
+rows = [report.Row(f"add_elements[{n}]", "", "growth", 1, 1.0, 1.0) for n in sizes]
+points = growth.panels(rows)["add_elements"]
+assert [n for n, _ in points] == sorted(sizes)
+# Twelve bytes an element: 4 and 65,536 of them fit the second cache, a million the third.
+assert growth.knees(points) == [("l2", 1 << 20), ("l3", 1 << 22)], growth.knees(points)
+assert registry.CASES["matmul_of_rows[512]"].flops == 2 * 512**3
+"""
+    run = subprocess.run([sys.executable, "-c", code], cwd=BENCH, capture_output=True, text=True,
+                         timeout=120, check=False)  # fmt: skip
+    assert run.returncode == 0, run.stderr
 
 
 def test_the_check_sees_values_and_places(registry):

@@ -105,9 +105,9 @@ static void move(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, 
         memcpy(dst, src, (size_t)(n * size));
     else if (ds == size && ss == 0 && n > 16)
         spread(dst, src, n, size);
-    else if (ds == 4 && ss == -4)
+    else if (size == 4 && ds == 4 && ss == -4)
         turn32((uint32_t *)(void *)dst, (const uint32_t *)(const void *)src, n);
-    else if (ds == 8 && ss == -8)
+    else if (size == 8 && ds == 8 && ss == -8)
         turn64((uint64_t *)(void *)dst, (const uint64_t *)(const void *)src, n);
     else if (fn)
         fn(dst, ds, src, ss, n);

@@ -299,9 +299,12 @@ def _those_taken(call: Callable[[int], Any], sizes: list[int], seen: int) -> lis
                 raise
             failed.append(size)
             error = error or err
-    if error and (len(made) < 2 or any(size % common == 0 for size in failed)):
-        raise error
-    return made
+    try:
+        if error and (len(made) < 2 or any(size % common == 0 for size in failed)):
+            raise error
+        return made
+    finally:
+        error = None  # whose frames hold it, and all that was recorded
 
 
 def all_resized(program: Program, tensors: Sequence[Any]) -> Iterator[list[Any]]:
@@ -330,7 +333,7 @@ def _check_together(
         except MemoryError:
             raise
         except Exception as err:  # noqa: BLE001 - the function does not take these sizes together
-            failed = err
+            failed = str(err)  # its frames would hold what was recorded
             continue
         recording.program.agrees(together)
         return

@@ -27,5 +27,10 @@ class SwizzleType(Enum):
 
 
 def scaled_grouped_mm(*args: Any, **kwargs: Any) -> Any:
-    """Raises: there is no kernel for it."""
+    """Raises: there is no kernel for it.
+
+    >>> tn.nn.functional.scaled_grouped_mm()
+    Traceback (most recent call last):
+    NotImplementedError: scaled_grouped_mm(): there is no kernel for groups of float8
+    """
     raise NotImplementedError("scaled_grouped_mm(): there is no kernel for groups of float8")

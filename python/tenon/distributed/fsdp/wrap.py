@@ -190,7 +190,7 @@ def _wrap_by_policy(
 ) -> None:  # fmt: skip
     """Wraps the modules inside root that a policy chooses, the innermost first. Those that mixed
     precision leaves out are units of their own, without it."""
-    mixed = options["mixed_precision"]
+    mixed = options.get("mixed_precision")
     exact = tuple(mixed._module_classes_to_ignore) if mixed is not None else ()
     for module in root.modules() if exact else ():
         if isinstance(module, exact) and module not in ignored:

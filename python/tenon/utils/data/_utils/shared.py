@@ -51,7 +51,10 @@ class _Pickler(ForkingPickler):
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.files: list[int] = []
-        self.dispatch_table[Tensor] = self._reduce_tensor
+
+    # In dispatch_table a method would hold the pickler, and that the batch, for too long.
+    def reducer_override(self, value: Any) -> Any:
+        return self._reduce_tensor(value) if type(value) is Tensor else NotImplemented
 
     def _reduce_tensor(self, t: Tensor) -> Any:
         plain = not t.requires_grad and not t.__dict__ and t.device.type == "cpu"
