@@ -84,10 +84,6 @@ static double scale_of(const sdpa_args *a) {
     return a->scale.has ? a->scale.value : 1.0 / sqrt((double)(width > 0 ? width : 1));
 }
 
-static tn_tensor *scope_as(tni_scope *s, tn_tensor *t, int32_t dtype) {
-    return s->st != TN_OK || tn_tensor_dtype(t) == dtype ? t : scope_convert(s, t, dtype);
-}
-
 /* Heads of key and value, each repeated for the query heads that share it. */
 static tn_tensor *repeat_heads(tni_scope *s, tn_tensor *t, int64_t heads) {
     const int64_t *shape = tn_tensor_shape(t);
@@ -128,7 +124,7 @@ static tn_tensor *mask_bias(tni_scope *s, const tn_view *mask, int32_t dtype) {
         r = scope_take(s, st, bias);
         bias = NULL;
     }
-    return scope_as(s, r, dtype);
+    return scope_convert(s, r, dtype);
 }
 
 /* The dtype that scores are computed in: half precision's as wide as the fused kernel's on the CPU,
@@ -148,9 +144,9 @@ static tn_status by_products(const sdpa_args *a, tn_tensor **ret) {
         k = repeat_heads(&s, k, q->shape[q->ndim - 3]);
         v = repeat_heads(&s, v, q->shape[q->ndim - 3]);
     }
-    k = scope_as(&s, k, dtype);
-    v = scope_as(&s, v, dtype);
-    tn_tensor *scaled = scope_mul_number(&s, scope_as(&s, tni_t(q), dtype), scale_of(a));
+    k = scope_convert(&s, k, dtype);
+    v = scope_convert(&s, v, dtype);
+    tn_tensor *scaled = scope_mul_number(&s, scope_convert(&s, tni_t(q), dtype), scale_of(a));
     tn_tensor *score = scope_matmul(&s, scaled, scope_transpose(&s, k, -2, -1));
     if (a->is_causal)
         score = scope_add(&s, score, causal_bias(&s, q, dtype, a->key->shape[a->key->ndim - 2]));
@@ -166,7 +162,7 @@ static tn_status by_products(const sdpa_args *a, tn_tensor **ret) {
         tn_status st = tn_dropout(p, a->dropout_p, 1, &kept);
         p = scope_take(&s, st, kept);
     }
-    return scope_finish(&s, scope_as(&s, scope_matmul(&s, p, v), tn_view_dtype(q)), ret);
+    return scope_finish(&s, scope_convert(&s, scope_matmul(&s, p, v), tn_view_dtype(q)), ret);
 }
 
 static bool is_rank4(const sdpa_args *a) {

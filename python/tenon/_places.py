@@ -16,6 +16,7 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from multiprocessing import context, reduction
 from typing import Any
 
@@ -83,14 +84,13 @@ class Places:
         number = (self._number(place) + 1) & 0xFFFFFFFF
         _NUMBER.pack_into(self._table, self._count + place * _NUMBER.size, number)
 
-    def _free(self) -> int | None:
-        """A place that is this process's from here on."""
+    def _free(self) -> Iterator[int]:
+        """Places that are free; each is this process's from here on."""
         place = self._table.find(_FREE, 0, self._count)
         while place >= 0:
             if self._lock(place):
-                return place
+                yield place
             place = self._table.find(_FREE, place + 1, self._count)
-        return None
 
     def _wake(self) -> None:
         if self._freed._semlock._is_zero():
@@ -98,12 +98,12 @@ class Places:
 
     def _take(self) -> bool:
         with self:
-            place = self._free()
+            place = next(self._free(), None)
             if place is None:
                 return False
             self._next_number(place)
             self._waiting.append(place)
-            other = self._free()  # several may wait, of which one was told
+            other = next(self._free(), None)  # several may wait, of which one was told
             if other is not None:
                 self._unlock(other)
                 self._wake()
@@ -154,14 +154,10 @@ class Places:
     def taken(self) -> int:
         """How many places are not free."""
         with self:
-            free = 0
-            place = self._table.find(_FREE, 0, self._count)
-            while place >= 0:
-                if self._lock(place):
-                    self._unlock(place)
-                    free += 1
-                place = self._table.find(_FREE, place + 1, self._count)
-        return self._count - free
+            free = list(self._free())
+            for place in free:
+                self._unlock(place)
+        return self._count - len(free)
 
 
 def _rebuild(file: Any, count: int, freed: Any) -> Places:

@@ -6,8 +6,10 @@ at all ties, and with PyTorch where it is installed.
 
 from __future__ import annotations
 
+import copy
 import io
 import math
+import pickle
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -410,3 +412,16 @@ def test_whole_tensors_compute_with_the_bits_of_large_numbers() -> None:
     assert tn.tensor([2**63], dtype=tn.bool).tolist() == [True]
     padded = tn.nn.functional.pad(tn.zeros(1, dtype=tn.bool), (1, 1), value=256)
     assert padded.tolist() == [True, False, True]
+
+
+def test_copies_of_finfo_are_of_its_dtype_and_change_no_other():
+    before = {kind: repr(tn.finfo(kind)) for kind in (tn.float16, tn.float32, tn.float64)}
+    for kind, text in before.items():
+        info = tn.finfo(kind)
+        copies = (copy.copy(info), copy.deepcopy(info), pickle.loads(pickle.dumps(info)))
+        assert all(repr(other) == text and other == info for other in copies)
+        with pytest.raises(AttributeError, match="max"):
+            info.max = 1.0
+    assert {kind: repr(tn.finfo(kind)) for kind in before} == before
+    with pytest.raises(TypeError, match="floating point"):
+        tn.finfo([tn.float32])

@@ -91,3 +91,29 @@ def test_no_size_gives_what_another_one_does(make: Any) -> None:
                         same = a.shape == b.shape and tn.allclose(a, b, rtol=1e-4, atol=1e-5)
                     assert type(a) is type(b) and same, f"function {i} at {shape}"
     assert taken > 60
+
+
+def test_the_first_recording_that_can_be_made_decides(monkeypatch) -> None:
+    """A program that other sizes have shown to be wrong is not saved by yet others."""
+    from tenon import _program
+
+    class Recorded:
+        _program = object()
+
+    asked: list[object] = []
+
+    def differ(one: object, other: object) -> None:
+        asked.append(other)
+        raise RuntimeError("another number")
+
+    def refuse() -> None:
+        raise ValueError("not this size")
+
+    monkeypatch.setattr(_program._C, "_program_agrees", differ)
+    program = _program.Program.__new__(_program.Program)
+    program._program = object()
+    with pytest.raises(RuntimeError, match="another number"):
+        program.agrees("n", [refuse, lambda: None, Recorded, Recorded])
+    assert asked == [Recorded._program]
+    with pytest.raises(RuntimeError, match="n: no other sizes .* not this size"):
+        program.agrees("n", [refuse])

@@ -25,13 +25,18 @@ def _tensors(values: Any) -> list[Tensor]:
     return [t for v in values for t in _tensors(v)]
 
 
+def _each(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """The same structure with other tensors."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)(_each(change, v) for v in value)
+    return {k: _each(change, v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
 def _fresh(value: Any) -> Any:
     """Copies of tensors, so that a test may write to them."""
-    if isinstance(value, Tensor):
-        return value.detach().clone().requires_grad_(value.requires_grad)
-    if isinstance(value, list | tuple):
-        return type(value)(_fresh(v) for v in value)
-    return {k: _fresh(v) for k, v in value.items()} if isinstance(value, dict) else value
+    return _each(lambda t: t.detach().clone().requires_grad_(t.requires_grad), value)
 
 
 def _bound(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -93,11 +98,7 @@ def test_autograd_registration(op: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _on_meta(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().to("meta")
-    if isinstance(value, list | tuple):
-        return type(value)(_on_meta(v) for v in value)
-    return {k: _on_meta(v) for k, v in value.items()} if isinstance(value, dict) else value
+    return _each(lambda t: t.detach().to("meta"), value)
 
 
 def test_faketensor(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

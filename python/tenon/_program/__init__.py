@@ -122,9 +122,24 @@ class Program:
         _C._program_generalize(self._program, other._program, mask, dim, low, high, name)
         self.__dict__.pop("data", None)
 
-    def agrees(self, other: Program) -> None:
-        """RuntimeError: `other`, recorded with other sizes, is another than this one then."""
-        _C._program_agrees(self._program, other._program)
+    def agrees(self, sizes: str, tries: Iterable[Callable[[], Program | None]]) -> None:
+        """RuntimeError: the first of these recordings with other sizes that could be made is
+        another than this program then, or none could be made."""
+        failed = "there are none"
+        for record in tries:
+            try:
+                other = record()
+            except MemoryError:
+                raise
+            except Exception as err:  # the function does not take these sizes
+                failed = str(err)  # the error's frames would hold what was recorded
+                continue
+            if other is not None:
+                _C._program_agrees(self._program, other._program)
+                return
+        raise RuntimeError(
+            f"{sizes}: no other sizes can be tried with those that are free: {failed}"
+        )
 
     @property
     def mixes(self) -> bool:
@@ -142,9 +157,23 @@ def _has(data: Any, key: str) -> bool:
     return isinstance(data, list) and any(_has(v, key) for v in data)
 
 
-def size_steps(data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:
-    """How a number follows from free sizes: each size, and what is done to it with which number.
-    None: the number that came out of the sizes before it."""
+def number_of_sizes(
+    data: dict[str, Any], symbol: Callable[[str], Any], apply: Callable[[str, Any, Any], Any]
+) -> Any:
+    """A number that follows from free sizes: `symbol` gives one by its name, `apply` what an
+    operation ("Mul", "Div", "Add") makes of it with an int, or with what came out before."""
+    made: Any = None
+    for name, steps in _size_steps(data):
+        size = symbol(name)
+        for op, by in steps:
+            size = apply(op, size, made if by is None else by)
+        made = size
+    return made
+
+
+def _size_steps(data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:
+    """Each size, and what is done to it with which number. None: the number that came out of the
+    sizes before it."""
     for step in data.get("steps", (data,)):
         kind, by = step["step"], step["den"]
         whole: list[tuple[str, int | None]] = [("Div", by)] if by != 1 else []

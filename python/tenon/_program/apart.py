@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import tenon
@@ -117,17 +118,13 @@ def _check_together(program: Program, names: Sequence[str] | None, made: Program
     """What follows from several sizes is what it is when they all differ."""
     free = {symbol["name"] for symbol in made.data["symbols"]}
     choices = [(s["name"], list(_sizes(s))) for s in program.data["symbols"] if s["name"] in free]
-    for i in range(max(len(sizes) for _, sizes in choices)):
+
+    def again(i: int) -> Program:
         sizes = {name: other[i % len(other)] for name, other in choices if other}
-        try:
-            together, _ = _recorded(program, names, _inputs(program, sizes))
-        except MemoryError:
-            raise
-        except Exception:  # the program does not take these sizes together
-            continue
-        made.agrees(together)
-        return
-    raise RuntimeError(f"no other sizes of {', '.join(sorted(free))} can be tried together")
+        return _recorded(program, names, _inputs(program, sizes))[0]
+
+    most = max(len(sizes) for _, sizes in choices)
+    made.agrees(", ".join(sorted(free)), (partial(again, i) for i in range(most)))
 
 
 def _gives(made: Program, inputs: list[Any], wanted: Sequence[Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import tenon
 from tenon import _C, fx
-from tenon._program import Program, size_steps
+from tenon._program import Program, number_of_sizes
 from tenon._program.foreign import Call
 from tenon._program.guards import Unfit
 from tenon._tensor import aten
@@ -89,13 +89,11 @@ class _Builder:
 
     def size(self, data: dict[str, Any]) -> Any:
         """A number that follows from sizes."""
-        made: Any = None
-        for name, steps in size_steps(data):
-            size: Any = self._symbol(name)
-            for step, by in steps:
-                size = self.graph.call_function(_STEPS[step], (size, made if by is None else by))
-            made = size
-        return made
+
+        def apply(step: str, size: Any, by: Any) -> Any:
+            return self.graph.call_function(_STEPS[step], (size, by))
+
+        return number_of_sizes(data, self._symbol, apply)
 
     def _symbol(self, name: str) -> Any:
         if name not in self.sizes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import tenon
@@ -443,19 +444,21 @@ class Compiled:
 
     def _agrees(self, call: Call, program: Any, owner: Any) -> bool:
         """Whether what follows from several sizes is what it is when they all differ."""
-        for other in all_resized(program, call.tensors):
+
+        def record(other: list[Any]) -> Any:
             args, kwargs = call.layout.build([other[i] for i in call.static[3]])
-            try:
-                with unchanged(owner):
-                    together, reason, _, _ = self._record(args, kwargs, other)
-                if together is not None and reason is None:
-                    program.agrees(together.program)
-                    return True
-            except MemoryError:
-                raise
-            except Exception:  # noqa: BLE001, S112 - the function does not take these sizes
-                continue
-        return False
+            with unchanged(owner):
+                together, reason, _, _ = self._record(args, kwargs, other)
+            return None if together is None or reason is not None else together.program
+
+        try:
+            others = all_resized(program, call.tensors)
+            program.agrees("dynamic", (partial(record, other) for other in others))
+        except MemoryError:
+            raise
+        except RuntimeError:
+            return False
+        return True
 
 
 def _generalize(program: Any, other: Any, inputs: Iterable[int], dim: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import json
 import math
@@ -325,16 +326,10 @@ def _check_together(
     recording: Recording, fn: Callable[..., Any], tensors: Sequence[Any], name: str
 ) -> None:
     """What follows from several sizes is what it is when they all differ."""
-    failed = None
-    for other in all_resized(recording.program, tensors):
+
+    def record(other: list[Any]) -> Program:
         args, kwargs = recording.layout.build(other)
-        try:
-            together = Recording(fn, args, kwargs, numbers=recording.numbers).program
-        except MemoryError:
-            raise
-        except Exception as err:  # noqa: BLE001 - the function does not take these sizes together
-            failed = str(err)  # its frames would hold what was recorded
-            continue
-        recording.program.agrees(together)
-        return
-    raise RuntimeError(f"{name}: no other sizes can be tried with those that are free: {failed}")
+        return Recording(fn, args, kwargs, numbers=recording.numbers).program
+
+    others = all_resized(recording.program, tensors)
+    recording.program.agrees(name, (functools.partial(record, other) for other in others))

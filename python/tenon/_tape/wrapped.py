@@ -8,7 +8,6 @@ turn.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -85,8 +84,10 @@ def _public_names() -> dict[str, tuple[str, bool]]:
 
 @cache
 def _default(text: str) -> Any:
+    from tenon._transform.vmap_rules import literal
+
     try:
-        value = ast.literal_eval(text)
+        value = literal(text)
     except ValueError:  # a dtype, a layout, a memory format
         return getattr(_C, text.rpartition(".")[2], text)
     return list(value) if isinstance(value, tuple) else value

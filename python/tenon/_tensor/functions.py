@@ -34,35 +34,52 @@ class finfo:
         "float8_e8m0fnu": (127, 0, -127),
     }  # fmt: skip
 
-    _made: ClassVar[dict[Any, finfo]] = {}
+    _made: ClassVar[dict[dtype, finfo]] = {}
+    dtype: str
+    bits: builtins.int
+    eps: builtins.float
+    max: builtins.float
+    min: builtins.float
+    tiny: builtins.float
+    smallest_normal: builtins.float
+    resolution: builtins.float
 
     def __new__(cls, type: dtype | None = None) -> finfo:
         kind = _C.get_default_dtype() if type is None else type
+        if not isinstance(kind, dtype) or not (kind.is_floating_point or kind.is_complex):
+            raise TypeError(
+                f"finfo() requires a floating point input type. Use iinfo to handle '{kind}'"
+            )
         made = cls._made.get(kind)
         if made is None:
-            if not isinstance(kind, dtype) or not (kind.is_floating_point or kind.is_complex):
-                raise TypeError(
-                    f"finfo() requires a floating point input type. Use iinfo to handle '{kind}'"
-                )
             made = cls._made[kind] = object.__new__(cls)
-            made._find(kind)
+            vars(made).update(cls._facts(kind.to_real()))
         return made
 
-    def _find(self, kind: dtype) -> None:
-        self.dtype = repr(kind.to_real()).partition(".")[2]
-        top, fraction, bottom = self._LIMITS[self.dtype]
-        self.bits = kind.to_real().itemsize * 8
-        self.eps = math.ldexp(1.0, -fraction)
-        self.max = math.ldexp(2.0 - self.eps, top)
-        if self.dtype == "float8_e4m3fn":
-            self.max = 448.0  # the code above it is not a number
-        self.min = -self.max
-        self.tiny = self.smallest_normal = math.ldexp(1.0, bottom)
-        if self.dtype == "float8_e5m2fnuz":
-            self.eps = 0.125  # PyTorch's number; the format's is twice that
-        if self.dtype == "float8_e8m0fnu":
-            self.min = self.tiny  # there are no negative numbers
-        self.resolution = 10.0 ** -math.floor(fraction * math.log10(2.0))
+    @classmethod
+    def _facts(cls, kind: dtype) -> dict[str, Any]:
+        name = repr(kind).partition(".")[2]
+        top, fraction, bottom = cls._LIMITS[name]
+        eps, tiny = math.ldexp(1.0, -fraction), math.ldexp(1.0, bottom)
+        most = 448.0 if name == "float8_e4m3fn" else math.ldexp(2.0 - eps, top)
+        return {
+            "dtype": name,
+            "bits": kind.itemsize * 8,
+            # PyTorch's number; the format's is twice that.
+            "eps": 0.125 if name == "float8_e5m2fnuz" else eps,
+            "max": most,  # of e4m3fn the code above it is not a number
+            "min": tiny if name == "float8_e8m0fnu" else -most,  # which has no negative numbers
+            "tiny": tiny,
+            "smallest_normal": tiny,
+            "resolution": 10.0 ** -math.floor(fraction * math.log10(2.0)),
+        }
+
+    # All who ask for a dtype get the same object: nobody changes it, and a copy is itself.
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"finfo: '{name}' cannot be set")
+
+    def __reduce__(self) -> Any:
+        return finfo, (getattr(_C, self.dtype),)
 
     def __repr__(self) -> str:
         parts = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")

@@ -250,7 +250,7 @@ def call_of(name: str, func: Any, args: Any, kwargs: Any, level: Level) -> vmap_
 def run_own(name: str, func: Any, own_rule: Any, args: tuple[Any, ...]) -> Any:
     """A function of the program that autograd or a registry knows: by its own vmap rule, which gets
     the mapped tensors whole, (info, in_dims, *args) -> (result, out_dims), or for each element."""
-    number = max(v._level for v in flat(args) if isinstance(v, Batched))
+    number = _innermost(args, 0)
     level = next(lv for lv in levels() if lv.number == number)
     call = call_of(name, func, args, {}, level)
     if own_rule is None:
@@ -270,7 +270,7 @@ def run_own(name: str, func: Any, own_rule: Any, args: tuple[Any, ...]) -> Any:
 
 def any_batched(args: Any) -> bool:
     """Whether a mapped tensor is among them."""
-    return bool(levels()) and any(isinstance(v, Batched) for v in flat(args))
+    return bool(levels()) and _innermost(args, 0) > 0
 
 
 def one_by_one(call: Any) -> Any:
@@ -429,7 +429,7 @@ class _Draws(BaseTorchFunctionMode):
         if (
             getattr(_running, "inside", False)  # on behalf of a mapped tensor
             or not vmap_rules.is_random(name)
-            or any(isinstance(v, Batched) for v in flat((args, keywords)))
+            or _innermost((args, keywords), 0)
             or not vmap_rules.draws(name, args, keywords)
         ):
             return func(*args, **keywords)

@@ -9,7 +9,7 @@ import numpy as np
 
 import tenon
 from tenon import onnx as _onnx
-from tenon._program import Program, size_steps
+from tenon._program import Program, number_of_sizes
 from tenon._program.apart import take_apart
 from tenon._program.as_fx import value
 from tenon.export import ExportedProgram
@@ -164,14 +164,12 @@ class Writer:
 
     def size(self, data: dict[str, Any]) -> Size:
         """A number that follows from sizes that differ."""
-        made: Any = None
-        for name, steps in size_steps(data):
-            size: Any = self._symbol(name)
-            for op, number in steps:
-                by = made if number is None else self.const(np.asarray([number], np.int64))
-                size = self.emit(op, [size, by], 1, {})
-            made = size
-        return Size(made)
+
+        def apply(op: str, size: str, by: int | str) -> Any:
+            other = by if isinstance(by, str) else self.const(np.asarray([by], np.int64))
+            return self.emit(op, [size, other], 1, {})
+
+        return Size(number_of_sizes(data, self._symbol, apply))
 
     def _symbol(self, name: str) -> str:
         """A size, out of the shape of the first input that has it."""
