@@ -3,6 +3,10 @@ the last place they are off at most, and what they make of the ends."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tenon as tn
@@ -123,3 +127,12 @@ def test_extremes_keep_nan_and_bounds_hold(name):
         np.clip(x, np.float32(-1), np.float32(2)),
         equal_nan=True,
     )
+
+
+@pytest.mark.skipif("TENON_CPU_ISA" in os.environ, reason="the instruction set is given")
+def test_bounds_hold_where_products_are_not_fused():
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", __file__],
+        env={**os.environ, "TENON_CPU_ISA": "baseline"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-2000:]
