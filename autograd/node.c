@@ -15,8 +15,9 @@ TN_TLS tni_ag_thread tni_agt;
 
 /* ---- Memory ------------------------------------------------------------------------------------*/
 
-static void drop_thread_lists(void *unused) {
-    (void)unused;
+static TN_TLS tni_os_exit at_exit;
+
+static void drop_thread_lists(void) {
     for (int i = 0; i < TNI_NODE_CLASSES; i++) {
         while (tni_agt.free_nodes[i]) {
             tn_node *n = tni_agt.free_nodes[i];
@@ -37,7 +38,7 @@ static void drop_thread_lists(void *unused) {
 void tni_ag_thread_exit_hook(void) {
     if (TN_LIKELY(tni_agt.exit_hook)) return;
     tni_agt.exit_hook = 1;
-    tni_os_at_thread_exit(drop_thread_lists, NULL);
+    tni_os_at_thread_exit(&at_exit, drop_thread_lists);
 }
 
 tn_node *tni_node_block(size_t bytes) {

@@ -262,9 +262,9 @@ static tn_status pooled(const drawn *p, tn_tensor **rets) {
     best = scope_take(&s, st, best);
     which = st == TN_OK ? scope_take(&s, st, which) : NULL;
     at = scope_reshape(&s, at, TN_INTS(planes, windows, elements));
-    if (s.st != TN_OK) return scope_finish(&s, NULL, NULL);
-    st = tn_gather(at, 2, scope_unsqueeze(&s, which, 2), 0, &r);
-    which = scope_reshape(&s, scope_take(&s, st, r), tn_ints_of(shape, x->ndim));
+    which = scope_unsqueeze(&s, which, 2);
+    which = SCOPE(&s, tn_gather(at, 2, which, 0, scope_slot(&s)));
+    which = scope_reshape(&s, which, tn_ints_of(shape, x->ndim));
     best = scope_reshape(&s, best, tn_ints_of(shape, x->ndim));
     if (s.st == TN_OK) rets[1] = tn_tensor_ref(which);
     return scope_finish(&s, best, rets);

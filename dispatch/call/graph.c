@@ -66,15 +66,14 @@ static tn_status check_graph(const tn_graph *g) {
 }
 
 /* A thread that ends while it captures gives the capture up. */
-static void give_up(void *unused) {
+static void give_up(void) {
     tn_graph *g = tn_graph_ref(tni_capture_graph());
-    (void)unused;
     if (g) (void)tn_graph_cancel(g); /* there is nobody to tell */
     tn_graph_unref(&g);
 }
 
 tn_status tn_graph_begin(tn_graph *g, tn_device device, tn_stream *stream) {
-    static TN_TLS bool hooked;
+    static TN_TLS tni_os_exit at_exit;
     TN_TRY(check_graph(g));
     TN_TRY(tni_check_device(device));
     if (tni_tls.watcher)
@@ -86,8 +85,7 @@ tn_status tn_graph_begin(tn_graph *g, tn_device device, tn_stream *stream) {
     if (st == TN_OK) st = tni_capture_begin(g, device, stream);
     if (st == TN_OK) g->state = TNI_GRAPH_CAPTURING;
     tni_os_unlock(&g->lock);
-    if (st == TN_OK && !hooked) tni_os_at_thread_exit(give_up, NULL);
-    hooked |= st == TN_OK;
+    if (st == TN_OK) tni_os_at_thread_exit(&at_exit, give_up);
     return st;
 }
 

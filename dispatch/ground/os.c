@@ -73,35 +73,27 @@ bool tni_os_thread_start(void (*fn)(void *arg), void *arg) {
 
 void tni_os_call_once(tni_os_once *once, void (*fn)(void)) { pthread_once(once, fn); }
 
-typedef struct exit_entry {
-    void (*fn)(void *arg);
-    void *arg;
-    struct exit_entry *next;
-} exit_entry;
-
 static pthread_key_t exit_key;
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 static bool exit_key_ok;
 
 static void run_exits(void *list) {
-    for (exit_entry *e = list; e;) {
-        exit_entry *next = e->next;
-        e->fn(e->arg);
-        free(e);
+    for (tni_os_exit *e = list; e;) {
+        tni_os_exit *next = e->next;
+        void (*fn)(void) = e->fn;
+        e->fn = NULL; /* what runs from here on may register it again */
+        fn();
         e = next;
     }
 }
 
 static void make_exit_key(void) { exit_key_ok = pthread_key_create(&exit_key, run_exits) == 0; }
 
-void tni_os_at_thread_exit(void (*fn)(void *arg), void *arg) {
+void tni_os_at_thread_exit(tni_os_exit *entry, void (*fn)(void)) {
     pthread_once(&exit_once, make_exit_key);
-    exit_entry *e = exit_key_ok ? malloc(sizeof *e) : NULL;
-    if (!e) return;
-    e->fn = fn;
-    e->arg = arg;
-    e->next = pthread_getspecific(exit_key);
-    if (pthread_setspecific(exit_key, e) != 0) free(e);
+    if (!exit_key_ok || entry->fn) return;
+    entry->next = pthread_getspecific(exit_key);
+    if (pthread_setspecific(exit_key, entry) == 0) entry->fn = fn;
 }
 
 bool tni_os_at_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void)) {

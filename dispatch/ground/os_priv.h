@@ -36,9 +36,13 @@ typedef pthread_once_t tni_os_once;
 #define TNI_OS_ONCE_INIT PTHREAD_ONCE_INIT
 void tni_os_call_once(tni_os_once *once, void (*fn)(void));
 
-/* Calls fn(arg) when the calling thread ends; the last registered first. Registrations may be lost
- * when memory runs out: what fn would release is then leaked, nothing worse. */
-void tni_os_at_thread_exit(void (*fn)(void *arg), void *arg);
+/* Calls fn when the calling thread ends; the last registered first. The entry is thread-local memory of
+ * the caller's, zero at first, so that no lack of memory loses it. One that waits already stays as it is. */
+typedef struct tni_os_exit {
+    void (*fn)(void);
+    struct tni_os_exit *next;
+} tni_os_exit;
+void tni_os_at_thread_exit(tni_os_exit *entry, void (*fn)(void));
 
 /* ---- Environment, randomness, time -------------------------------------------------------------*/
 /* NULL when unset or when the process runs with elevated rights. */

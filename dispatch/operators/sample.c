@@ -196,11 +196,8 @@ tn_status tni_composite__histogram(const void *args, tn_tensor **rets) {
     if (a->weight)
         weight = scope_binary(&s, tn_masked_select,
                               scope_reshape(&s, tni_t(a->weight), TN_INTS(-1)), in);
-    if (s.st == TN_OK) {
-        tn_status st =
-            tn_searchsorted(scope_narrow(&s, edges, 0, 1, bins - 1), x, 0, 1, NULL, NULL, &t);
-        t = scope_take(&s, st, t);
-    }
+    tn_tensor *inner = scope_narrow(&s, edges, 0, 1, bins - 1);
+    t = SCOPE(&s, tn_searchsorted(inner, x, 0, 1, NULL, NULL, scope_slot(&s)));
     tn_tensor *hist = NULL;
     if (s.st == TN_OK) {
         tn_status st = tn_bincount(t, weight, bins, &hist);

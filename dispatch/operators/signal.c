@@ -61,8 +61,9 @@ static tn_tensor *widened(tni_scope *s, tn_tensor *x, int64_t by, const char *mo
         return scope_take(s, st, r);
     }
     tn_opt_float none = {0};
-    tn_status st = tn_pad(scope_unsqueeze(s, x, 0), TN_INTS(by, by), mode, none, &r);
-    return scope_select(s, scope_take(s, st, r), 0, 0);
+    x = scope_unsqueeze(s, x, 0);
+    r = SCOPE(s, tn_pad(x, TN_INTS(by, by), mode, none, scope_slot(s)));
+    return scope_select(s, r, 0, 0);
 }
 
 tn_status tni_composite__stft(const void *args, tn_tensor **rets) {

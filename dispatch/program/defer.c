@@ -473,17 +473,15 @@ static bool is_full(const queue *q) {
     return q->ncalls >= MOST || q->nlent + TN_MAX_OPERANDS > MOST_LENT || keeps_too_much(q);
 }
 
-static void end_thread(void *unused) {
-    (void)unused;
+static void end_thread(void) {
     if (run_mine() != TN_OK) return; /* whoever holds a result tries again, and hears of it */
 }
 
 static tn_status try_add(const tn_op *op, const void *args, const tn_tensor *like,
                          tn_tensor **ret_tensor) {
-    static TN_TLS bool hooked;
+    static TN_TLS tni_os_exit at_exit;
     tn_status st = TN_OK;
-    if (!hooked) tni_os_at_thread_exit(end_thread, NULL);
-    hooked = true;
+    tni_os_at_thread_exit(&at_exit, end_thread);
     tni_os_lock(&lock);
     if (!mine || mine->done || mine->program) {
         if (mine) queue_unref(mine);

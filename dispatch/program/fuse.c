@@ -416,9 +416,9 @@ static void begin(builder *b, const tn_program *p, tni_pgroup *g, int32_t *made)
     b->nnodes = b->nvalues = b->nkernels = b->nops = 0;
 }
 
-/* The group that begins at node `first`, as long as it may be; false: there is none. */
-static bool make_group(builder *b, tni_pgroup *g, const tn_program *p, int32_t first,
-                       const tni_device *dev, int32_t *made) {
+/* The group that begins at node `first`, as long as it may be; TN_DECLINE: there is none. */
+static tn_status make_group(builder *b, tni_pgroup *g, const tn_program *p, int32_t first,
+                            const tni_device *dev, int32_t *made) {
     int32_t count = MAX_NODES;
     for (bool fits = false; count > 0 && !fits; count -= !fits) {
         begin(b, p, g, made);
@@ -429,7 +429,7 @@ static bool make_group(builder *b, tni_pgroup *g, const tn_program *p, int32_t f
         if (fits) break;
         forget_made(b, first, first + count + 1 < p->nnodes ? first + count + 1 : p->nnodes);
     }
-    if (count < 1) return false;
+    if (count < 1) return TN_DECLINE;
     g->first = first;
     g->count = count;
     g->nin = b->nvalues;
@@ -438,38 +438,50 @@ static bool make_group(builder *b, tni_pgroup *g, const tn_program *p, int32_t f
     note_reach(b, g);
     tn_status st = compile(b, dev);
     forget_made(b, first, first + count);
-    return st == TN_OK;
+    return st == TN_OK || st == TN_E_MEMORY ? st : TN_DECLINE;
 }
 
+/* Takes over g's code. */
+static tn_status append_group(tni_pfused **f, int32_t *room, const tni_pgroup *g) {
+    int32_t n = *f ? (*f)->n : 0;
+    if (n == *room) {
+        int32_t wanted = *room ? *room * 2 : 4;
+        tni_pfused *more = realloc(*f, sizeof *more + sizeof *g * (size_t)wanted);
+        if (!more) {
+            g->dev->ifaces.codegen2->destroy(g->dev->desc.ctx, 0, g->code);
+            return tni_p_memory();
+        }
+        more->fixed = false;
+        *f = more;
+        *room = wanted;
+    }
+    (*f)->group[n] = *g;
+    (*f)->n = n + 1;
+    return TN_OK;
+}
+
+/* NULL: memory was lacking, which says nothing about the program. */
 static tni_pfused *find_groups(const tn_program *p) {
     const tni_device *dev = tni_device_at(0);
     tni_pfused *f = NULL;
     builder *b = calloc(1, sizeof *b);
     if (b) b->parts = calloc((size_t)p->nnodes + 1, sizeof *b->parts);
     int32_t *made = calloc((size_t)p->nvalues + 1, sizeof *made), room = 0;
-    for (int32_t k = 0; b && b->parts && made && k < p->nnodes;) {
+    tn_status st = b && b->parts && made ? TN_OK : TN_E_MEMORY;
+    for (int32_t k = 0; st == TN_OK && k < p->nnodes;) {
         tni_pgroup g;
-        if (!make_group(b, &g, p, k, dev, made)) {
-            k++;
-            continue;
-        }
-        if (!f || f->n == room) {
-            int32_t n = f ? f->n : 0;
-            room = room ? room * 2 : 4;
-            tni_pfused *more = realloc(f, sizeof *f + sizeof g * (size_t)room);
-            if (!more) break;
-            f = more;
-            f->n = n;
-            f->fixed = false;
-        }
-        f->group[f->n++] = g;
-        k += g.count;
+        st = make_group(b, &g, p, k, dev, made);
+        k += st == TN_OK ? g.count : 1;
+        if (st == TN_OK) st = append_group(&f, &room, &g);
+        if (st == TN_DECLINE) st = TN_OK;
     }
     for (int32_t k = 0; b && b->parts && k < p->nnodes; k++) tn_program_unref(&b->parts[k].of);
     if (b) free(b->parts);
     free(b);
     free(made);
-    return f ? f : &none;
+    if (st == TN_OK) return f ? f : &none;
+    tni_p_free_groups(f);
+    return NULL;
 }
 
 const tni_pfused *tni_p_fused(const tn_program *program) {
@@ -485,7 +497,7 @@ const tni_pfused *tni_p_fused(const tn_program *program) {
         atomic_store_explicit(&p->fused, f, memory_order_release);
     }
     tni_os_unlock(&lock);
-    return f;
+    return f ? f : &none;
 }
 
 /* ---- Running -----------------------------------------------------------------------------------*/

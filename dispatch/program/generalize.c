@@ -262,18 +262,37 @@ static tn_status compare_inputs(comparison *c, uint64_t inputs, int32_t dim) {
     return TN_OK;
 }
 
-static tn_status note_inputs(tn_program *p, uint64_t inputs, int32_t dim, int32_t symbol) {
-    for (int32_t i = 0; i < p->ninputs && i < 64; i++) {
-        tni_pvalue *v = &p->value[p->input[i]];
-        if (!(inputs >> i & 1u)) continue;
-        if (!v->symbol) {
-            v->symbol = malloc(sizeof *v->symbol * (size_t)(v->ndim + 1));
-            if (!v->symbol) return tni_p_memory();
-            for (int32_t d = 0; d < v->ndim; d++) v->symbol[d] = -1;
-        }
-        v->symbol[dim] = symbol;
+/* All memory that apply() needs, so that it cannot stop halfway; takes over `name`. */
+static tn_status reserve(comparison *c, uint64_t inputs, char *name, int64_t low, int64_t high) {
+    tn_program *p = c->p;
+    tni_psymbol *symbols = realloc(p->symbol, sizeof *symbols * ((size_t)p->nsymbols + 1));
+    if (symbols) {
+        p->symbol = symbols;
+        symbols[p->nsymbols] = (tni_psymbol){name, low, high, c->a};
     }
-    return TN_OK;
+    tn_status st = symbols && name ? TN_OK : tni_p_memory();
+    for (int32_t i = 0; i < p->ninputs && i < 64 && st == TN_OK; i++) {
+        tni_pvalue *v = &p->value[p->input[i]];
+        if (!(inputs >> i & 1u) || v->symbol) continue;
+        v->symbol = malloc(sizeof *v->symbol * (size_t)(v->ndim + 1));
+        for (int32_t d = 0; v->symbol && d < v->ndim; d++) v->symbol[d] = -1;
+        st = v->symbol ? TN_OK : tni_p_memory();
+    }
+    for (int32_t i = 0, end; i < c->n && st == TN_OK; i = end) { /* items go by node */
+        tni_pnode *n = &p->node[c->item[i].node];
+        for (end = i + 1; end < c->n && c->item[end].node == c->item[i].node;) end++;
+        size_t room = (size_t)n->nderived + (size_t)(end - i);
+        tni_pderived *more = realloc(n->derived, sizeof *more * room);
+        if (more) n->derived = more;
+        st = more ? TN_OK : tni_p_memory();
+    }
+    if (st != TN_OK) free(name);
+    return st;
+}
+
+static void note_inputs(tn_program *p, uint64_t inputs, int32_t dim, int32_t symbol) {
+    for (int32_t i = 0; i < p->ninputs && i < 64; i++)
+        if (inputs >> i & 1u) p->value[p->input[i]].symbol[dim] = symbol;
 }
 
 /* b*5*t/5 is b*t, and b+7+n-7 is b+n. */
@@ -292,37 +311,24 @@ static void simplify(tni_pderived *last, tni_pderived *d) {
     }
 }
 
-static tn_status apply(comparison *c, uint64_t inputs, int32_t dim) {
+static void apply(comparison *c, uint64_t inputs, int32_t dim) {
     tn_program *p = c->p;
     for (int32_t i = 0; i < c->n; i++) {
         tni_pnode *n = &p->node[c->item[i].node];
         tni_pderived *d = &c->item[i].d, *last = last_step(n, d->field, d->index);
         int32_t at = last ? (int32_t)(last - n->derived) + 1 : n->nderived;
         if (last) simplify(last, d);
-        tni_pderived *more = realloc(n->derived, sizeof *more * ((size_t)n->nderived + 1));
-        if (!more) return tni_p_memory();
-        memmove(more + at + 1, more + at, sizeof *more * (size_t)(n->nderived - at));
-        more[at] = *d;
+        memmove(n->derived + at + 1, n->derived + at, sizeof *d * (size_t)(n->nderived - at));
+        n->derived[at] = *d;
         n->nderived++;
-        n->derived = more;
     }
     for (int32_t i = 0; i < p->nvalues; i++) {
         tni_pvalue *v = &p->value[i];
         for (int32_t d = 0; d < v->ndim && v->role != TNI_P_WEIGHT; d++)
             if (v->shape[d] >= 0 && v->shape[d] != c->other->value[i].shape[d]) v->shape[d] = -1;
     }
-    return note_inputs(p, inputs, dim, c->symbol);
-}
-
-static tn_status add_symbol(tn_program *p, const tni_psymbol *s) {
-    tni_psymbol *more = realloc(p->symbol, sizeof *more * ((size_t)p->nsymbols + 1));
-    if (!more) return tni_p_memory();
-    p->symbol = more;
-    more[p->nsymbols] = *s;
-    more[p->nsymbols].name = tni_p_text_copy(s->name);
-    if (!more[p->nsymbols].name) return tni_p_memory();
     p->nsymbols++;
-    return TN_OK;
+    note_inputs(p, inputs, dim, c->symbol);
 }
 
 tn_status tn_program_generalize(tn_program *p, const tn_program *other, uint64_t inputs,
@@ -338,10 +344,9 @@ tn_status tn_program_generalize(tn_program *p, const tn_program *other, uint64_t
                        : tn_fail(TN_E_VALUE, 1, "the other recording has other inputs");
     if (st == TN_OK) st = compare_values(&c);
     for (int32_t k = 0; k < p->nnodes && st == TN_OK; k++) st = compare_node(&c, k);
-    tni_psymbol s = {(char *)(uintptr_t)name, low, high, c.a};
-    if (st == TN_OK) st = add_symbol(p, &s);
+    if (st == TN_OK) st = reserve(&c, inputs, tni_p_text_copy(name), low, high);
     tni_p_forget_compiled(p);
-    if (st == TN_OK) st = apply(&c, inputs, dim);
+    if (st == TN_OK) apply(&c, inputs, dim);
     free(c.item);
     return st;
 }

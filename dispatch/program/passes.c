@@ -105,17 +105,33 @@ static tn_status verify_node(const tn_program *p, int32_t k, bool *made) {
     return TN_OK;
 }
 
-static tn_status verify(const tn_program *p, bool *made) {
+/* Sizes that a tensor can have; of an input, free ones have a symbol, and no others. */
+static tn_status verify_value(const tn_program *p, int32_t i) {
+    const tni_pvalue *v = &p->value[i];
+    int64_t numel = 1;
+    bool fits = true, known = true;
+    for (int32_t d = 0; d < v->ndim; d++) {
+        int32_t symbol = v->symbol ? v->symbol[d] : -1;
+        known &= symbol >= -1 && symbol < p->nsymbols;
+        if (v->role == TNI_P_INPUT) known &= (symbol >= 0) == (v->shape[d] < 0);
+        fits &= v->shape[d] < 0 || !__builtin_mul_overflow(numel, v->shape[d], &numel);
+    }
+    if (!known)
+        return tn_fail(TN_E_VALUE, -1, "value %d of the program has an unknown size", (int)i);
+    if (!fits)
+        return tn_fail(TN_E_VALUE, -1, "value %d of the program is larger than a tensor", (int)i);
+    return TN_OK;
+}
+
+/* made: by value; bound: by free size, whether an input tells it. Both are false at first. */
+static tn_status verify(const tn_program *p, bool *made, bool *bound) {
     for (int32_t i = 0; i < p->nvalues; i++) {
         const tni_pvalue *v = &p->value[i];
         made[i] = v->role == TNI_P_WEIGHT;
         if (v->role == TNI_P_WEIGHT && !v->t)
             return tn_fail(TN_E_VALUE, -1, "value %d of the program is a weight without data",
                            (int)i);
-        for (int32_t d = 0; v->symbol && d < v->ndim; d++)
-            if (v->symbol[d] < -1 || v->symbol[d] >= p->nsymbols)
-                return tn_fail(TN_E_VALUE, -1, "value %d of the program has an unknown size",
-                               (int)i);
+        TN_TRY(verify_value(p, i));
     }
     for (int32_t i = 0; i < p->ninputs; i++) {
         int32_t id = p->input[i];
@@ -125,6 +141,15 @@ static tn_status verify(const tn_program *p, bool *made) {
                            (int)i);
         made[id] = true;
     }
+    for (int32_t i = 0; i < p->ninputs; i++) {
+        const tni_pvalue *v = &p->value[p->input[i]];
+        for (int32_t d = 0; v->symbol && d < v->ndim; d++)
+            if (v->symbol[d] >= 0) bound[v->symbol[d]] = true;
+    }
+    for (int32_t s = 0; s < p->nsymbols; s++)
+        if (!bound[s])
+            return tn_fail(TN_E_VALUE, -1, "no input of the program has the size %s",
+                           p->symbol[s].name);
     for (int32_t k = 0; k < p->nnodes; k++) TN_TRY(verify_node(p, k, made));
     for (int32_t i = 0; i < p->noutputs; i++)
         if (p->output[i] < 0 || p->output[i] >= p->nvalues || !made[p->output[i]])
@@ -135,9 +160,9 @@ static tn_status verify(const tn_program *p, bool *made) {
 tn_status tn_program_verify(const tn_program *p) {
     if (!p) return tn_fail(TN_E_TYPE, 0, "program_verify() needs a program");
     if (p->recording) return tn_fail(TN_E_STATE, 0, "the program is still being recorded");
-    bool *made = calloc((size_t)p->nvalues + 1, sizeof *made);
+    bool *made = calloc((size_t)p->nvalues + (size_t)p->nsymbols + 1, sizeof *made);
     if (!made) return tni_p_memory();
-    tn_status st = verify(p, made);
+    tn_status st = verify(p, made, made + p->nvalues);
     free(made);
     return st;
 }

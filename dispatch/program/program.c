@@ -89,7 +89,10 @@ static void forget_regions(tn_program *p) {
 
 void tni_p_forget_compiled(tn_program *p) {
     forget_regions(p);
-    tni_pfused *f = atomic_exchange(&p->fused, NULL);
+    tni_p_free_groups(atomic_exchange(&p->fused, NULL));
+}
+
+void tni_p_free_groups(tni_pfused *f) {
     if (!f || f->fixed) return;
     for (int32_t i = 0; i < f->n; i++) {
         const tni_pgroup *g = &f->group[i];

@@ -122,6 +122,8 @@ static inline bool tni_p_is_random(const tn_op *op) {
 static inline bool tni_p_is_watched(void) {
     return tni_tls.layers | (uint64_t)(tni_tls.watcher != NULL);
 }
+/* Gives back the groups of a program, and their code. */
+void tni_p_free_groups(struct tni_pfused *f);
 /* Groups and regions are looked for anew when the program runs next. */
 void tni_p_forget_compiled(tn_program *p);
 bool tni_p_shares(const tn_tensor *a, const tn_tensor *b);

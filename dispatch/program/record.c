@@ -505,14 +505,9 @@ static void stop(void) {
     tni_recorder_free(&r);
 }
 
-static void stop_at_exit(void *unused) {
-    (void)unused;
-    stop();
-}
-
 tn_status tn_program_begin(tn_program **ret_program) {
     static tni_os_once once = TNI_OS_ONCE_INIT;
-    static TN_TLS bool hooked;
+    static TN_TLS tni_os_exit at_exit;
     if (!ret_program) return tn_fail(TN_E_TYPE, -1, "program_begin(): no place for the program");
     if (active) return tn_fail(TN_E_STATE, -1, "program_begin(): the thread is recording already");
     tni_os_call_once(&once, add_layer);
@@ -520,8 +515,7 @@ tn_status tn_program_begin(tn_program **ret_program) {
     recorder *r = NULL;
     TN_TRY(tni_recorder_new(&r));
     r->no_grad = tni_tls.no_grad != 0;
-    if (!hooked) tni_os_at_thread_exit(stop_at_exit, NULL);
-    hooked = true;
+    tni_os_at_thread_exit(&at_exit, stop);
     r->p->recording = true;
     active = r;
     *ret_program = tn_program_ref(r->p);

@@ -19,8 +19,9 @@ tni_autograd_hooks tni_ag;
 
 static void *block_of(tn_tensor *t) { return (char *)t - LINE; }
 
-static void drop_free_tensors(void *unused) {
-    (void)unused;
+static TN_TLS tni_os_exit at_exit;
+
+static void drop_free_tensors(void) {
     while (tni_tls.free_tensors) {
         tn_tensor *t = tni_tls.free_tensors;
         tni_tls.free_tensors = t->next_free;
@@ -61,7 +62,7 @@ static TN_NOINLINE bool list_takes(tn_tensor *t) {
         return false;
     }
     tni_tls.exit_hook = 1;
-    tni_os_at_thread_exit(drop_free_tensors, NULL);
+    tni_os_at_thread_exit(&at_exit, drop_free_tensors);
     return true;
 }
 

@@ -275,6 +275,62 @@ static void test_damaged_files(void **state) {
     tn_program_unref(&p);
 }
 
+/* Where in f the 64-bit number v is, for the first time behind `from`. */
+static uint64_t place_of(const unsigned char *f, uint64_t n, uint64_t from, int64_t v) {
+    for (uint64_t k = from; k + 8 <= n; k++)
+        if (memcmp(f + k, &v, 8) == 0) return k;
+    return 0;
+}
+
+static void expect_refused(unsigned char *f, uint64_t n, const char *why) {
+    tn_program *q = NULL;
+    sign(f);
+    assert_int_equal(tn_program_parse(f, n, &q), TN_E_VALUE);
+    assert_null(q);
+    assert_non_null(strstr(tn_error_last()->message, why));
+}
+
+/* x[n, 3] flattened: the number 3n follows from the free size of an input, and of nothing else. */
+static void test_sizes_of_nothing(void **state) {
+    tn_program *p[2] = {NULL};
+    uint64_t n = 0;
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        tn_tensor *x = NULL, *y = NULL;
+        assert_int_equal(tn_full(TN_INTS(5 + k, 3), tn_scalar_float(1), TN_F32, -1, &x), TN_OK);
+        assert_int_equal(tn_program_begin(&p[k]), TN_OK);
+        assert_int_equal(tn_program_add_input(p[k], x, "x"), TN_OK);
+        assert_int_equal(tn_reshape(x, TN_INTS((5 + k) * 3), &y), TN_OK);
+        assert_int_equal(tn_program_end(p[k], (tn_tensors){&y, 1}), TN_OK);
+        tn_tensor_unref(&x);
+        tn_tensor_unref(&y);
+    }
+    assert_int_equal(tn_program_generalize(p[0], p[1], 1, 0, 1, 77, "rows"), TN_OK);
+    unsigned char *good = file_of(p[0], &n), *f = malloc(n);
+    assert_non_null(f);
+    uint64_t size = place_of(good, n, 64, -1); /* of x: [-1, 3], and then its symbols: 0, -1 */
+    assert_true(size > 0);
+    const int64_t three = 3;
+    const int32_t none = -1, flag = 1;
+    assert_memory_equal(good + size + 8, &three, 8);
+    assert_memory_equal(good + size + 16, &flag, 4);
+    memcpy(f, good, n);
+    memcpy(f + size, &three, 8);
+    memcpy(f + size + 20, &none, 4);
+    expect_refused(f, n, "no input of the program has the size rows");
+    memcpy(f, good, n);
+    memcpy(f + size + 20, &none, 4); /* a size that is neither known nor free */
+    expect_refused(f, n, "unknown size");
+    memcpy(f, good, n);
+    memcpy(f + size + 8, &three, 8);
+    memcpy(f + size, &three, 8); /* known and free */
+    expect_refused(f, n, "unknown size");
+    free(good);
+    free(f);
+    tn_program_unref(&p[0]);
+    tn_program_unref(&p[1]);
+}
+
 static void test_versions_and_names(void **state) {
     tn_program *p = record(), *q = NULL;
     uint64_t n;
@@ -419,6 +475,7 @@ int main(void) {
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_damaged_files),
+        cmocka_unit_test(test_sizes_of_nothing),
         cmocka_unit_test(test_versions_and_names),
         cmocka_unit_test(test_looks_and_pauses),
         cmocka_unit_test(test_tolerance),

@@ -1,6 +1,7 @@
 /* heap.c: memory that runs out when a test says so. Preloaded, in front of the C library's allocator: of
  * the allocations after heap_arm, those from the first to the last that it names get none. Only Tenon's and
- * Python's are counted, and what the C library allocates for them: other libraries may end the process. */
+ * Python's are counted, and what the C library allocates for them: other libraries may end the process.
+ * heap_alive tells how many blocks of anybody's have not been given back. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,9 +18,10 @@ void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 void *__libc_memalign(size_t align, size_t n);
+void __libc_free(void *p);
 
 static atomic_bool armed;
-static atomic_long seen;
+static atomic_long seen, alive;
 static long first, last;
 static int show; /* where the allocations that fail came from, on the standard error stream */
 
@@ -38,6 +40,8 @@ long heap_disarm(void) {
     atomic_store(&armed, false);
     return atomic_load(&seen);
 }
+
+long heap_alive(void) { return atomic_load(&alive); }
 
 /* 1: code whose allocations are counted; 0: other code; -1: the C library. */
 static int whose(void *code) {
@@ -74,16 +78,36 @@ static int fails(void *caller) {
 
 #define CALLER __builtin_return_address(0)
 
-void *malloc(size_t n) { return fails(CALLER) ? NULL : __libc_malloc(n); }
-void *calloc(size_t n, size_t size) { return fails(CALLER) ? NULL : __libc_calloc(n, size); }
-void *realloc(void *p, size_t n) { return fails(CALLER) ? NULL : __libc_realloc(p, n); }
-void *memalign(size_t align, size_t n) { return fails(CALLER) ? NULL : __libc_memalign(align, n); }
+static void *counted(void *p) {
+    if (p) atomic_fetch_add_explicit(&alive, 1, memory_order_relaxed);
+    return p;
+}
+
+void *malloc(size_t n) { return fails(CALLER) ? NULL : counted(__libc_malloc(n)); }
+void *calloc(size_t n, size_t size) {
+    return fails(CALLER) ? NULL : counted(__libc_calloc(n, size));
+}
+void *realloc(void *p, size_t n) {
+    if (fails(CALLER)) return NULL;
+    void *q = __libc_realloc(p, n);
+    if (!p) counted(q);
+    if (p && !n && !q)
+        atomic_fetch_sub_explicit(&alive, 1, memory_order_relaxed); /* it was freed */
+    return q;
+}
+void *memalign(size_t align, size_t n) {
+    return fails(CALLER) ? NULL : counted(__libc_memalign(align, n));
+}
 void *aligned_alloc(size_t align, size_t n) {
-    return fails(CALLER) ? NULL : __libc_memalign(align, n);
+    return fails(CALLER) ? NULL : counted(__libc_memalign(align, n));
+}
+void free(void *p) {
+    if (p) atomic_fetch_sub_explicit(&alive, 1, memory_order_relaxed);
+    __libc_free(p);
 }
 
 int posix_memalign(void **ret, size_t align, size_t n) {
-    void *p = fails(CALLER) ? NULL : __libc_memalign(align, n);
+    void *p = fails(CALLER) ? NULL : counted(__libc_memalign(align, n));
     if (!p) return ENOMEM;
     *ret = p;
     return 0;

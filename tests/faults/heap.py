@@ -305,13 +305,17 @@ class Allocator:
     def __init__(self) -> None:
         self._all = ctypes.CDLL(None)
         self._all.heap_arm.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_int]
-        self._all.heap_disarm.restype = ctypes.c_long
+        self._all.heap_disarm.restype = self._all.heap_alive.restype = ctypes.c_long
 
     def arm(self, first: int, last: int, trace: bool) -> None:
         self._all.heap_arm(first, last, trace)
 
     def disarm(self) -> int:
         return int(self._all.heap_disarm())
+
+    def alive(self) -> int:
+        """How many blocks there are."""
+        return int(self._all.heap_alive())
 
 
 def is_lack(err: BaseException) -> bool:

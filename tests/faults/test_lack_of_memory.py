@@ -66,6 +66,19 @@ def test_one_allocation_fails(surroundings: dict[str, str], name: str) -> None:
     assert tried > 0 or name == "loader"  # Python has memory for that at hand
 
 
+@pytest.mark.parametrize("part", range(4))
+def test_an_allocation_of_an_operator_fails(surroundings: dict[str, str], part: int) -> None:
+    """Every operator and its gradient: heap_steps.py."""
+    env = {**surroundings, "TENON_MEMORY_CACHE": "0", "TENON_PLUGIN_PATH": ""}
+    script = Path(heap.__file__).with_name("heap_steps.py")
+    command = [sys.executable, str(script), "--most", "12", "--part", f"{part}/4"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    found = re.search(r"(\d+) operators, (\d+) allocations failed, 0 faults", done.stdout)
+    assert found is not None
+    assert int(found[1]) > 100 and int(found[2]) > 5 * int(found[1])
+
+
 PYTHONS = {"function": 3, "step": 41, "graph": 211, "saved": 7, "loader": 7, "transforms": 17}
 
 

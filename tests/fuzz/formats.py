@@ -1,5 +1,6 @@
 """Reads files and texts made by the rules of their format, which then go wrong in it: pickled
-structures in zip archives, safetensors, npy, plugin manifests, declarations, schemas and formulas.
+structures in zip archives, safetensors, npy, recorded programs, plugin manifests, declarations,
+schemas and formulas.
 A reader says what is wrong in an exception of its own; it never ends the process, hangs, or raises
 what only a mistake in it would raise.
 
@@ -29,6 +30,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import programs
 import tenon as tn
 from tenon.io import npy, safetensors
 from tenon.io.errors import FileFormatError
@@ -412,6 +414,7 @@ FILES: dict[str, tuple[Callable[[random.Random], bytes], Callable[[Path], Any]]]
     "pth": (old_checkpoint, tn.load),
     "tar": (tar_checkpoint, tn.load),
     "gguf": (blocks_file, tn.load),
+    "tng": (programs.program_file, programs.read_program),
 }
 SAID = (FileFormatError, OSError)  # what readers of files raise on purpose
 # Texts are arguments: what is wrong with them is the caller's mistake.
@@ -476,6 +479,7 @@ def main() -> None:
         "pth",
         "tar",
         "gguf",
+        "tng",
         "safetensors",
         "npy",
         "json",

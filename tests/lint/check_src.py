@@ -414,12 +414,19 @@ def no_status_thrown_away() -> Iterator[str]:
         yield at(path, line, f"nobody looks at what {name} answers")
 
 
+def no_call_after_a_failed_step() -> Iterator[str]:
+    for path, line, name in statuses.gone_on(C_FILES):
+        yield at(
+            path, line, f"{name} goes on with a step that failed: make it before, and use SCOPE"
+        )
+
+
 RULES = (
     file_length, head_comment, banned_calls, macro_length, bare_products, room_includes,
     rooms_look_down, calls_look_down,
     small_circles, undone_work, no_generated_files, room_readmes, unique_operators,
     unique_test_files, whitespace, system_calls_in_one_file, no_numerics_in_python,
-    no_status_thrown_away,
+    no_status_thrown_away, no_call_after_a_failed_step,
 )  # fmt: skip
 
 

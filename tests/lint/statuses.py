@@ -4,6 +4,9 @@ assignment, a condition, a return or a macro, or says `(void)` in front of itsel
 Names are told apart as the compiler does: a file's own functions before those that headers declare
 and the generator makes of the operator table; of pointers in tables those whose every namesake
 gives a status.
+
+And the rule that no call goes on with what a scope failed to make: an operator's arguments are
+taken from a scope (dispatch/operators/scope_priv.h) in a statement before, and the call is in SCOPE.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ DECLARED = re.compile(r"^(?!static)[^\n(=;]*\btn_status\s+(\w+)\s*\(", re.MULTIL
 OWN = re.compile(r"\btn_status\s+(\w+)\s*\(")
 OTHER = re.compile(r"^(?:static |inline |TMPL_INLINE |const )*(\w+)[ *]+(\w+)\(", re.MULTILINE)
 POINTER = re.compile(r"(\w+)\s*\**\s*\(\*(\w+)\)\s*\(")
+NESTED = re.compile(
+    r"\b(tn_\w+)\((?:[^();]|\((?:[^();]|\([^();]*\))*\))*?\bscope_(?!slot\b|item\b)\w+\(&?\w+,"
+)
 STATEMENT = re.compile(r"(?<=[;{})])(?<!\(void\))\s*(?:else\s+)?((?:\w+(?:->|\.))*)(\w+)\(")
 
 
@@ -52,3 +58,12 @@ def thrown_away(files: Iterable[Path], made: set[str]) -> Iterator[tuple[Path, i
                 continue
             if text.startswith(";", end_of_call(text, match.end())):
                 yield path, text.count("\n", 0, match.start(2)) + 1, name
+
+
+def gone_on(files: Iterable[Path]) -> Iterator[tuple[Path, int, str]]:
+    """(file, line, operator) of every call that has a scope's step among its arguments: it would be
+    made after a failure of that step, with nothing in its place."""
+    for path in files:
+        text = NO_CODE.sub(blank, path.read_text(encoding="utf-8"))
+        for match in NESTED.finditer(text):
+            yield path, text.count("\n", 0, match.start()) + 1, match[1]

@@ -51,3 +51,22 @@ def test_a_status_has_a_reader(
     said = list(rule.thrown_away([header, source], {"tn_add"}))
     assert [name for *_, name in said] == found
     assert all(line == 4 and path == source for path, line, _ in said)
+
+
+@pytest.mark.parametrize(("statement", "found"), [
+    ("st = tn_pad(scope_unsqueeze(s, x, 0), TN_INTS(by, by), mode, &r);", ["tn_pad"]),
+    ("st = tn_gather(x, f(a, (b)),\n scope_narrow(&s, y, 0, 1, 2), &r);", ["tn_gather"]),
+    ("y = scope_binary(&s, tn_ge, scope_neg(&s, x), z);", []),
+    ("r = SCOPE(s, tn_pad(x, TN_INTS(by, by), mode, scope_slot(s)));", []),
+    ("r = SCOPE(s, tn_full(size, scope_item(s, x), scope_slot(s)));", []),
+    ("st = tn_pad(x, by, &r); y = scope_take(s, st, r);", []),
+    ("return tn_ffi_declare(scope_of(self), text);", []),
+])  # fmt: skip
+def test_no_call_goes_on_with_a_failed_step(
+    rule: ModuleType, tmp_path: Path, statement: str, found: list[str]
+) -> None:
+    source = tmp_path / "case.c"
+    source.write_text(f"void f(void) {{\n{statement}\n}}\n")
+    said = list(rule.gone_on([source]))
+    assert [name for *_, name in said] == found
+    assert all(line == 2 and path == source for path, line, _ in said)

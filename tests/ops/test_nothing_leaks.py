@@ -73,7 +73,7 @@ def only_what_is_new() -> Iterator[None]:
     gc.unfreeze()
 
 
-def step_of(row: dict[str, Any], sample: dict[str, Any]) -> Callable[[], Any]:
+def bare_step(row: dict[str, Any], sample: dict[str, Any]) -> Callable[[], Any]:
     """A call of an operator, and its gradient where it has one."""
     floats = "float32" in row["dtypes"] or not row["dtypes"]
     args = tensor_args(make_case(row, sample, "float32" if floats else row["dtypes"][0]))
@@ -85,11 +85,21 @@ def step_of(row: dict[str, Any], sample: dict[str, Any]) -> Callable[[], Any]:
     inputs = [t for t in flat(list(args.values())) if isinstance(t, tn.Tensor) and t.requires_grad]
 
     def step() -> None:
-        with suppress(RuntimeError, TypeError):  # parts without a gradient, a dtype that is no text
-            ends = [t for t in flat(call(row, args)) if isinstance(t, tn.Tensor)]
-            ends = [t for t in ends if t.requires_grad]
-            if ends and inputs:
-                tn.autograd.grad(ends, inputs, [tn.ones_like(t) for t in ends], allow_unused=True)
+        ends = [t for t in flat(call(row, args)) if isinstance(t, tn.Tensor)]
+        ends = [t for t in ends if t.requires_grad]
+        if ends and inputs:
+            tn.autograd.grad(ends, inputs, [tn.ones_like(t) for t in ends], allow_unused=True)
+
+    return step
+
+
+def step_of(row: dict[str, Any], sample: dict[str, Any]) -> Callable[[], Any]:
+    """The same, where parts without a gradient and a dtype that is no text are no matter."""
+    bare = bare_step(row, sample)
+
+    def step() -> None:
+        with suppress(RuntimeError, TypeError):
+            bare()
 
     return step
 
