@@ -6,7 +6,7 @@ and the generator makes of the operator table; of pointers in tables those whose
 gives a status.
 
 And the rule that no call goes on with what a scope failed to make: an operator's arguments are
-taken from a scope (dispatch/operators/scope_priv.h) in a statement before, and the call is in SCOPE.
+taken from a scope (dispatch/operators/scope_priv.h) in a statement before, the call is in SCOPE.
 """
 
 from __future__ import annotations
