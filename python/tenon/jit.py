@@ -1,7 +1,7 @@
 """jit: functions and modules as programs that are recorded, kept in files, run without Python.
 
 `trace` calls a function once and keeps the operators that it called (docs/graphs.md). `script`
-looks through a function's source and runs it as Python; only what was traced can be saved.
+looks through a function's source and runs it as Python; its file holds the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import tenon
 from tenon import _C, _program
-from tenon._program import BUFFER, COMMON, DEAD, FOLD, FREEZE, PARAMETER, Program
+from tenon._program import BUFFER, COMMON, DEAD, FOLD, FREEZE, PARAMETER, Program, script_file
 from tenon._program import script as _script
 from tenon._program.script import NotSupportedError, UnsupportedNodeError
 from tenon._program.traced import Layout, Recording, TracerWarning, unchanged
@@ -439,8 +439,10 @@ def _of_program(program: Program, kind_of_module: type[ScriptModule] = ScriptMod
     try:
         note = json.loads(program.note)
         kind = note["kind"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise RuntimeError("the file holds a program that jit has not made") from None
+    if kind == "script":
+        return script_file.read(program, note)
     made = kind_of_module() if kind == "module" else ScriptFunction()
     made._adopt(program, note)
     if isinstance(made, ScriptModule):
@@ -461,22 +463,23 @@ def trace_module(mod: Module, inputs: dict[str, Any], **options: Any) -> Any:
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-    """Writes what was traced as a .tng file, to a path or a file object."""
+    """Writes what was traced or scripted as a .tng file, to a path or a file object."""
+    texts = {k: v.decode() if isinstance(v, bytes) else v for k, v in (_extra_files or {}).items()}
     if isinstance(m, (_Script, _ScriptedModule)):
-        _no_file(m.original_name)
-    if not isinstance(m, _Runs):
+        program, note = script_file.program_of(m, m.original_name)
+    elif not isinstance(m, _Runs):
         what = getattr(m, "__name__", type(m).__name__)
         raise RuntimeError(f"jit.save: {what} was not traced: use jit.trace")
-    if m._scripted is not None and m._scripted.looks:
-        _no_file(m._scripted.looks[0])
-    m._widen()
-    note = json.loads(m.program.note)
-    texts = {k: v.decode() if isinstance(v, bytes) else v for k, v in (_extra_files or {}).items()}
-    m.program.note = json.dumps({**note, "extra": texts}, sort_keys=True)
+    elif m._scripted is not None and m._scripted.looks:
+        return save(script(m._scripted.fn), f, _extra_files)
+    else:
+        m._widen()
+        program, note = m.program, json.loads(m.program.note)
+    program.note = json.dumps({**note, "extra": texts}, sort_keys=True)
     try:
-        data = m.program.to_bytes()
+        data = program.to_bytes()
     finally:
-        m.program.note = json.dumps(note, sort_keys=True)
+        program.note = json.dumps(note, sort_keys=True)
     if isinstance(f, (str, os.PathLike)):
         Path(f).write_bytes(data)
     else:
@@ -499,7 +502,8 @@ def load(
         raise RuntimeError(f"jit.load: {name}: {err}") from None
     made = _of_program(program)
     note = json.loads(program.note)
-    _mark_trained(made)
+    if note["kind"] != "script":
+        _mark_trained(made)
     if _extra_files is not None:
         for name in _extra_files:
             _extra_files[name] = note.get("extra", {}).get(name, "")
@@ -570,7 +574,7 @@ class _Script(ScriptFunction):
     inlined_graph = graph
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        _no_file(self.original_name)
+        save(self, f, _extra_files)
 
     def __reduce__(self) -> Any:
         raise _pickle_error(self.original_name)
@@ -609,20 +613,15 @@ class _ScriptedModule:
     inlined_graph = graph
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        _no_file(self.original_name)
+        save(self, f, _extra_files)
 
 
 @functools.cache
 def _scripted_class(kind: type) -> type:
+    if issubclass(kind, _ScriptedModule):
+        return kind
     return type(
         kind.__name__, (_ScriptedModule, kind, ScriptModule), {"__module__": kind.__module__}
-    )
-
-
-def _no_file(name: str) -> None:
-    raise RuntimeError(
-        f"jit.save: {name} was scripted, and runs as Python: only what was traced can be kept in a "
-        "file: use jit.trace"
     )
 
 

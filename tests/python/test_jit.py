@@ -218,8 +218,14 @@ def test_traces_through_scripts_take_each_course(tmp_path: Path) -> None:
             traced = jit.trace(fn, (tn.ones(1, 2),))
         for x in (tn.ones(1, 2), -tn.ones(1, 2), tn.full((3, 2), 9.0)):
             assert tn.equal(traced(x), fn(x))
-        with pytest.raises(RuntimeError, match="scripted"):
-            jit.save(traced, tmp_path / "steps.tng")
+        if getattr(fn, "__name__", "") == "<lambda>":
+            with pytest.raises(OSError, match="Can't get source"):
+                jit.save(traced, tmp_path / "steps.tng")
+            continue
+        jit.save(traced, tmp_path / "steps.tng")
+        kept = jit.load(tmp_path / "steps.tng")
+        for x in (tn.ones(1, 2), -tn.ones(1, 2), tn.full((3, 2), 9.0)):
+            assert tn.equal(kept(x), fn(x))
     with tn.no_grad():
         net.fc.weight.zero_()
     assert tn.equal(jit.trace(net, (tn.ones(1, 2),)).fc.weight, tn.zeros(2, 2))

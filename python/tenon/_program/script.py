@@ -215,10 +215,11 @@ def copy_of(module: Module, kind: Callable[[type], type], memo: dict[int, Module
         return memo[id(module)]
     own = type(module)
     children = module._modules
-    if _of_package(own) and all(_of_package(type(m)) for m in module.modules()):
+    top = not memo
+    if _of_package(own) and not top and all(_of_package(type(m)) for m in module.modules()):
         memo[id(module)] = module
         return module
-    cls = own if _of_package(own) else kind(own)
+    cls = own if _of_package(own) and not top else kind(own)
     made: Module = object.__new__(cls)
     memo[id(module)] = made
     made.__dict__.update(module.__dict__)
