@@ -255,14 +255,9 @@ char *tni_os_read_file(const char *path, size_t limit, const char **ret_why) {
 void *tni_os_map_file(const char *path, uint64_t *ret_bytes, const char **ret_why) {
     struct stat info;
     void *data = MAP_FAILED;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        *ret_why = strerror(errno);
-        return NULL;
-    }
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-        *ret_why = "it is not a regular file";
-    else if (info.st_size == 0)
+    int fd = open_regular(path, &info, ret_why);
+    if (fd < 0) return NULL;
+    if (info.st_size == 0)
         *ret_why = "it is empty";
     else if ((data = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd,
                           0)) == MAP_FAILED)
@@ -286,14 +281,33 @@ static bool write_all(int fd, const char *at, size_t n) {
     return true;
 }
 
+/* A new file beside `path`, which nobody else writes: no thread, and no container with the same pid. */
+static int open_beside(const char *path, char name[PATH_MAX]) {
+    int fd = -1;
+    errno = EEXIST;
+    for (int i = 0; i < 100 && fd < 0 && errno == EEXIST; i++) {
+        uint64_t number = 0;
+        if (getrandom(&number, sizeof number, GRND_NONBLOCK) < 0) number = (uint64_t)i;
+        int length = snprintf(name, PATH_MAX, "%s.%016llx.part", path, (unsigned long long)number);
+        if (length >= PATH_MAX) errno = ENAMETOOLONG;
+        if (length < 0 || length >= PATH_MAX) return -1;
+        fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    }
+    return fd;
+}
+
 bool tni_os_replace_file(const char *path, const void *bytes, size_t n, const char **ret_why) {
-    char name[PATH_MAX];
-    int length = snprintf(name, sizeof name, "%s.%ld.part", path, (long)getpid());
-    int fd = length > 0 && length < (int)sizeof name
-                 ? open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
-                 : -1;
-    if (length >= (int)sizeof name) errno = ENAMETOOLONG;
-    bool good = fd >= 0 && write_all(fd, bytes, n);
+    char name[PATH_MAX], target[PATH_MAX];
+    struct stat old;
+    bool exists = stat(path, &old) == 0;
+    if (exists && !S_ISREG(old.st_mode)) {
+        *ret_why = not_regular;
+        return false;
+    }
+    if (exists && realpath(path, target)) path = target; /* a link stays */
+    int fd = open_beside(path, name);
+    bool good = fd >= 0 && (!exists || fchmod(fd, old.st_mode & 07777) == 0) &&
+                write_all(fd, bytes, n) && fsync(fd) == 0;
     if (fd >= 0 && close(fd) != 0) good = false;
     if (good && rename(name, path) == 0) return true;
     *ret_why = strerror(errno);

@@ -148,14 +148,21 @@ static bool take_device(reader *r, tn_device *ret_device) {
     return given && r->st == TN_OK;
 }
 
+/* A file holds a number as an integer and as a float: which one counts is up to its kind, and the
+ * other follows from it, so that all that read it see the same. */
 static tn_scalar take_scalar(reader *r) {
     tn_scalar v = {.kind = take_i32(r), .i = take_i64(r)};
     take(r, &v.re, sizeof v.re);
     take(r, &v.im, sizeof v.im);
-    bool known = v.kind == TN_SCALAR_NONE || v.kind == TN_CAT_BOOL || v.kind == TN_CAT_INT ||
-                 v.kind == TN_CAT_FLOAT || v.kind == TN_CAT_COMPLEX;
-    if (!known) fault(r, "a number of no kind");
-    return v;
+    switch (v.kind) {
+    case TN_SCALAR_NONE: return tn_scalar_none();
+    case TN_CAT_BOOL: return tn_scalar_bool(v.i != 0);
+    case TN_CAT_INT:
+        return tn_scalar_is_beyond(&v) ? tn_scalar_uint((uint64_t)v.i) : tn_scalar_int(v.i);
+    case TN_CAT_FLOAT: return tn_scalar_float(v.re);
+    case TN_CAT_COMPLEX: return tn_scalar_complex(v.re, v.im);
+    default: fault(r, "a number of no kind"); return tn_scalar_none();
+    }
 }
 
 /* ---- Values ------------------------------------------------------------------------------------*/

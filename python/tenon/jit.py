@@ -14,7 +14,6 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import tenon
@@ -25,6 +24,7 @@ from tenon._program.script import NotSupportedError, UnsupportedNodeError
 from tenon._program.traced import Layout, Recording, TracerWarning, unchanged
 from tenon._program.widen import Origin
 from tenon.futures import Future
+from tenon.io import atomic
 from tenon.nn import Module
 from tenon.nn.parameter import Parameter
 from tenon.utils import _pytree
@@ -481,7 +481,7 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     finally:
         program.note = json.dumps(note, sort_keys=True)
     if isinstance(f, (str, os.PathLike)):
-        Path(f).write_bytes(data)
+        atomic.replace(f, data)
     else:
         f.write(data)
 

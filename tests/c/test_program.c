@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -282,6 +283,78 @@ static uint64_t place_of(const unsigned char *f, uint64_t n, uint64_t from, int6
     return 0;
 }
 
+/* A number whose two forms differ is what its kind says, to whoever reads it. */
+static void test_numbers_of_two_minds(void **state) {
+    tn_tensor *x = pair(1, 2), *y = NULL;
+    tn_program *p = NULL, *q = NULL;
+    uint64_t n = 0;
+    const double half = 0.5, seven = 7.0;
+    (void)state;
+    assert_int_equal(tn_program_begin(&p), TN_OK);
+    assert_int_equal(tn_program_add_input(p, x, "x"), TN_OK);
+    assert_int_equal(tn_mul_scalar(x, tn_scalar_float(half), &y), TN_OK);
+    assert_int_equal(tn_program_end(p, (tn_tensors){&y, 1}), TN_OK);
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&y);
+    unsigned char *f = file_of(p, &n);
+    int64_t bits, other;
+    memcpy(&bits, &half, 8);
+    memcpy(&other, &seven, 8);
+    uint64_t at = place_of(f, n, 64, bits); /* kind, integer, float, imaginary part */
+    assert_true(at > 12);
+    const int32_t whole = TN_CAT_INT;
+    const int64_t three = 3, none = 0;
+    memcpy(f + at - 8, &three, 8);
+    sign(f);
+    assert_int_equal(tn_program_parse(f, n, &q), TN_OK);
+    run_pair(q, 2, 4, 1, 2);
+    free(f);
+    f = file_of(q, &n);
+    assert_memory_equal(f + at - 8, &none, 8); /* written as one number again */
+    tn_program_unref(&q);
+    memcpy(f + at - 12, &whole, 4);
+    memcpy(f + at - 8, &three, 8);
+    memcpy(f + at, &other, 8);
+    sign(f);
+    assert_int_equal(tn_program_parse(f, n, &q), TN_OK);
+    run_pair(q, 2, 4, 6, 12);
+    char *text = NULL;
+    assert_int_equal(tn_program_print(q, TN_PROGRAM_TEXT, &text), TN_OK);
+    assert_non_null(strstr(text, "other=3)"));
+    tn_free(text);
+    free(f);
+    tn_program_unref(&q);
+    tn_program_unref(&p);
+}
+
+/* A pipe makes nobody wait and is not replaced; a link stays, and so do the file's rights. */
+static void test_places(void **state) {
+    char folder[] = "/tmp/tenon-places-XXXXXX", pipe[64], file[64], link[64];
+    struct stat info;
+    tn_program *p = record(), *q = NULL;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(pipe, sizeof pipe, "%s/pipe", folder);
+    snprintf(file, sizeof file, "%s/file", folder);
+    snprintf(link, sizeof link, "%s/link", folder);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(tn_program_load(pipe, &q), TN_E_VALUE);
+    assert_int_equal(tn_program_save(p, pipe), TN_E_VALUE);
+    assert_int_equal(tn_program_save(p, folder), TN_E_VALUE);
+    assert_true(lstat(pipe, &info) == 0 && S_ISFIFO(info.st_mode));
+    assert_int_equal(tn_program_save(p, file), TN_OK);
+    assert_int_equal(chmod(file, 0640), 0);
+    assert_int_equal(symlink("file", link), 0);
+    assert_int_equal(tn_program_save(p, link), TN_OK);
+    assert_true(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
+    assert_true(lstat(file, &info) == 0 && (info.st_mode & 0777) == 0640);
+    assert_int_equal(tn_program_load(link, &q), TN_OK);
+    tn_program_unref(&q);
+    tn_program_unref(&p);
+    assert_true(unlink(pipe) == 0 && unlink(file) == 0 && unlink(link) == 0);
+    assert_int_equal(rmdir(folder), 0); /* nothing else is left there */
+}
+
 static void expect_refused(unsigned char *f, uint64_t n, const char *why) {
     tn_program *q = NULL;
     sign(f);
@@ -476,6 +549,8 @@ int main(void) {
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_damaged_files),
         cmocka_unit_test(test_sizes_of_nothing),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_numbers_of_two_minds),
         cmocka_unit_test(test_versions_and_names),
         cmocka_unit_test(test_looks_and_pauses),
         cmocka_unit_test(test_tolerance),

@@ -18,11 +18,30 @@ import kills
 import pytest
 import tenon as tn
 from tenon.io import atomic, npy, safetensors
+from tenon.vision.io import write_file
+
+
+def traced(t: tn.Tensor) -> Any:
+    """A function whose program holds t."""
+    return tn.jit.trace(lambda x: x + t, tn.zeros(1))
+
+
+class Adds(tn.nn.Module):
+    def __init__(self, t: tn.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("t", t)
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        return x + self.t
+
 
 WRITERS: dict[str, Callable[[Any, Path], None]] = {
     "pt": tn.save,
     "npy": lambda t, path: npy.save(path, t),
     "safetensors": lambda t, path: safetensors.save_file({"t": t}, path),
+    "tng": lambda t, path: tn.jit.save(traced(t), path),
+    "exported.tng": lambda t, path: tn.export.save(tn.export.export(Adds(t), (tn.zeros(1),)), path),
+    "bytes": lambda t, path: write_file(path, t.view(tn.uint8)),
 }
 KILLS = int(os.environ.get("TENON_TEST_KILLS", "8"))
 
@@ -153,6 +172,22 @@ def test_places_that_are_no_files(tmp_path: Path) -> None:
             with pytest.raises(OSError):
                 read(path)
     tn.save(tn.ones(3), "/dev/null")
+
+
+def test_programs_at_places_that_are_no_files(tmp_path: Path) -> None:
+    """Nobody waits for somebody to write to a pipe; nothing of the system's is replaced."""
+    pipe, folder = tmp_path / "pipe", tmp_path / "folder"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    program = traced(tn.ones(3))
+    for path in (pipe, folder, tmp_path / "missing" / "a.tng"):
+        with pytest.raises(OSError):
+            tn.jit.save(program, path)
+    for path in (pipe, folder, tmp_path / "missing" / "a.tng", Path("/dev/zero")):
+        for read in (tn.jit.load, tn.export.load):
+            with pytest.raises((OSError, RuntimeError, ValueError)):
+                read(path)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 def test_a_pipe_with_a_reader(tmp_path: Path) -> None:

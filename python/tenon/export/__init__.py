@@ -36,6 +36,7 @@ from tenon.export.exported_program import (
 )
 from tenon.export.graph_signature import ExportGraphSignature
 from tenon.export.unflatten import InterpreterModule, UnflattenedModule, unflatten
+from tenon.io import atomic
 from tenon.nn import Module
 from tenon.utils import _pytree
 
@@ -246,7 +247,7 @@ def save(
     ep.program.note = json.dumps(note, sort_keys=True)
     data = ep.program.to_bytes()
     if isinstance(f, (str, os.PathLike)):
-        Path(f).write_bytes(data)
+        atomic.replace(f, data)
     else:
         f.write(data)
 

@@ -155,6 +155,12 @@ class _Fresh:
                 os.close(fd)
 
 
+def replace(path: Path, data: bytes) -> None:
+    """Makes these bytes the file's."""
+    with replacing(path) as file:
+        file.write(data)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write that takes the place of `path` when the block ends without an exception.

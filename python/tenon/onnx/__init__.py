@@ -14,6 +14,7 @@ import tenon
 from tenon._tensor.dims import wrapped_dim
 from tenon.export import Dim, ExportedProgram
 from tenon.export import export as _export
+from tenon.io import atomic
 from tenon.nn import Module
 
 __all__ = ["ONNXProgram", "OnnxExporterError", "export", "is_in_onnx_export", "load"]
@@ -37,7 +38,7 @@ class ONNXProgram:
         self.model_proto, self.exported_program = model_proto, exported_program
 
     def save(self, destination: str | os.PathLike[str]) -> None:
-        Path(destination).write_bytes(self.model_proto.SerializeToString())
+        atomic.replace(destination, self.model_proto.SerializeToString())
 
 
 def load(source: str | os.PathLike[str] | bytes) -> Module:

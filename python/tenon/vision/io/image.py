@@ -9,6 +9,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon.io import atomic
 
 
 class ImageReadMode(Enum):
@@ -34,7 +35,7 @@ def read_file(path: str | Path) -> Tensor:
 
 def write_file(filename: str | Path, data: Tensor) -> None:
     """Writes bytes to a file."""
-    Path(filename).write_bytes(data.cpu().numpy().tobytes())
+    atomic.replace(filename, data.cpu().numpy().tobytes())
 
 
 def _mode_of(mode: Any) -> ImageReadMode:
