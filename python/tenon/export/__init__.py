@@ -11,7 +11,6 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import tenon

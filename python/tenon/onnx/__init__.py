@@ -7,7 +7,6 @@ named in the error, all of it at once.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import tenon
