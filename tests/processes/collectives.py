@@ -1,6 +1,7 @@
 """Every operation of a process group, on each dtype, against what NumPy computes of all ranks'
 inputs. Runs in several processes; `test_exchanges.py` starts it."""
 
+import copy
 import sys
 from datetime import timedelta
 
@@ -173,8 +174,18 @@ def check_groups() -> None:
     else:
         assert pair == dist.GroupMember.NON_GROUP_MEMBER and dist.get_rank(pair) == -1
         dist.all_reduce(torch.ones(1), group=pair)
+        dist.destroy_process_group(pair)  # left already
+    expect(ValueError, "Rank 1 has appeared in both",
+           lambda: dist.new_subgroups_by_enumeration([[0, 1], [1]]))  # fmt: skip
+    expect(ValueError, "Invalid backend: 'none'", lambda: dist.new_group([0, 2], backend="none"))
     dist.barrier()
     dist.monitored_barrier(timeout=timedelta(seconds=30))
+
+
+def check_operations_are_not_copied() -> None:
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    expect(TypeError, "cannot be copied", lambda: copy.deepcopy(work))
+    work.wait()
 
 
 def check_differentiable() -> None:

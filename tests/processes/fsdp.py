@@ -3,6 +3,7 @@ for itself; `test_sharding.py` starts it."""
 
 import copy
 import functools
+import os
 import sys
 
 import numpy as np
@@ -323,6 +324,83 @@ def check_frozen_parameters_and_hybrid() -> None:
             close(state[n], p, n)
 
 
+def check_hybrid_mesh() -> None:
+    """Cut along one dimension of a mesh, the same along the other: as one process trains."""
+    mesh = init_device_mesh("cpu", (SIZE // 2, 2), mesh_dim_names=("copies", "cut"))
+    pair = (mesh.get_group("cut"), mesh.get_group("copies"))
+    policy = ModuleWrapPolicy({Layer})
+    for options in (
+        {"device_mesh": mesh},
+        {"device_mesh": mesh, "use_orig_params": True, "auto_wrap_policy": policy},
+        {"process_group": pair, "auto_wrap_policy": policy},
+        {"auto_wrap_policy": policy},  # by machines, of which LOCAL_WORLD_SIZE tells
+    ):
+        options["sharding_strategy"] = ShardingStrategy.HYBRID_SHARD
+        os.environ["LOCAL_WORLD_SIZE"] = "2"
+        alone, cut = net(), FSDP(net(), **options)
+        assert cut.world_size == 2 and cut.process_group.size() == 2
+        _, own = train(alone, cut, clip=lambda m: m.clip_grad_norm_(0.3))
+        with FSDP.state_dict_type(cut, StateDictType.SHARDED_STATE_DICT):
+            state, moments = cut.state_dict(), FSDP.optim_state_dict(cut, own)
+        for n, p in alone.named_parameters():
+            close(state[n], p, n)
+        if "device_mesh" in options:
+            for part in (state["embed.weight"], moments["state"]["embed.weight"]["exp_avg"]):
+                assert str(part.placements) == "(Replicate(), Shard(dim=0))", part.placements
+        other = FSDP(net(), **options)
+        own_of_other = torch.optim.AdamW(other.parameters(), lr=0.02)
+        with FSDP.state_dict_type(other, StateDictType.SHARDED_STATE_DICT):
+            other.load_state_dict(state)
+            own_of_other.load_state_dict(
+                FSDP.optim_state_dict_to_load(other, own_of_other, moments)
+            )
+        for model, optimizer in ((cut, own), (other, own_of_other)):
+            model(mine(batch(7)[0])).square().mean().backward()
+            optimizer.step()
+        for n, p in cut.state_dict().items():
+            assert torch.equal(p, other.state_dict()[n]), n
+
+
+def check_whole_gradients() -> None:
+    """summon_full_params(with_grads=True), with a parameter that has no gradient."""
+    for options in ({}, {"use_orig_params": True}):
+        alone, cut = net(), net()
+        for m in (alone, cut):
+            m.register_parameter("unused", torch.nn.Parameter(torch.ones(3).double()))
+        cut = FSDP(cut, auto_wrap_policy=ModuleWrapPolicy({Layer}), **options)
+        with FSDP.summon_full_params(cut, with_grads=True):
+            assert all(p.grad is None for p in cut.parameters())
+        x, y = batch(0)
+        F.cross_entropy(alone(x).flatten(0, 1), y).backward()
+        F.cross_entropy(cut(mine(x)).flatten(0, 1), mine(y)).backward()
+        held = [None if p.grad is None else p.grad.clone() for p in cut.parameters()]
+        with FSDP.summon_full_params(cut, with_grads=True):
+            for (n, p), (m, q) in zip(alone.named_parameters(), cut.named_parameters()):
+                if n == "unused":
+                    assert q.grad is None or not q.grad.any(), options
+                else:
+                    close(q.grad, p.grad, m)
+                    q.grad.zero_()  # is not kept
+        for p, g in zip(cut.parameters(), held, strict=True):
+            assert (p.grad is None and g is None) or torch.equal(p.grad, g)
+
+
+def check_looks_of_units() -> None:
+    """A model is printed and asked for shapes when its parameters are cut, too; what is put around
+    its modules later does not change the names of its state."""
+    plain = net()
+    cut = FSDP(net(), auto_wrap_policy=ModuleWrapPolicy({Layer}))
+    for part in plain.modules():
+        assert list(part.children()) or repr(part) in str(cut), part
+    down = cut.layers[1].down
+    assert down.weight.shape == (5, 7) and down.bias is None
+    before = list(cut.state_dict())
+    apply_activation_checkpointing(cut, check_fn=lambda m: isinstance(m, Layer))
+    assert list(cut.state_dict()) == before == list(plain.state_dict())
+    train(plain, cut)
+    close(cut.state_dict()["layers.1.down.weight"], plain.layers[1].down.weight)
+
+
 def check_gradient_scaler() -> None:
     """An overflow on one rank alone is one for all: no rank steps."""
     from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
@@ -369,6 +447,14 @@ def check_mistakes() -> None:
     expect(AssertionError, "only be applied to a module once", lambda: fully_shard(model))
     expect(ValueError, "requires explicit specification",
            lambda: FSDP(net(), sharding_strategy=ShardingStrategy.HYBRID_SHARD))  # fmt: skip
+    hybrid = {"sharding_strategy": ShardingStrategy.HYBRID_SHARD}
+    line, table = (init_device_mesh("cpu", size) for size in ((SIZE,), (1, SIZE)))
+    expect(ValueError, "ndim=2 but got 1", lambda: FSDP(net(), device_mesh=line, **hybrid))
+    expect(ValueError, "ndim=1 but got 2", lambda: FSDP(net(), device_mesh=table))
+    expect(ValueError, "Tuple[dist.ProcessGroup",
+           lambda: FSDP(net(), process_group=dist.group.WORLD, **hybrid))  # fmt: skip
+    expect(ValueError, "Please just pass only one",
+           lambda: FSDP(net(), process_group=dist.group.WORLD, device_mesh=line))  # fmt: skip
 
 
 def check_norm_of_cut_and_whole_gradients() -> None:

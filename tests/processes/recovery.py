@@ -1,9 +1,13 @@
 """A training that goes on from its last checkpoint; prints a digest of its end. `test_recovery.py`
-starts it: ENGINE FOLDER KILLS, where KILLS are STEP.RANK.PLACE of each run, with commas between."""
+starts it: ENGINE FOLDER KILLS, where KILLS are STEP.RANK.PLACE or STEP.RANK.PLACE.stop of each run,
+with commas between. A rank that is killed or stopped has started a process that sleeps."""
 
 import hashlib
 import os
+import signal
+import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -17,14 +21,17 @@ from torch.utils.data import DistributedSampler
 folder = Path(sys.argv[2])
 again = int(os.environ.get("TENON_RESTART_COUNT", "0"))
 kills = [k.split(".") for k in sys.argv[3].split(",")]
-dist.init_process_group(sys.argv[1])
+dist.init_process_group(sys.argv[1], timeout=timedelta(seconds=15))
 RANK = dist.get_rank()
 STEPS, EVERY, BATCH = 12, 3, 4
 
 
 def die(step: int, place: str) -> None:
-    if kills[again : again + 1] == [[str(step), str(RANK), place]]:
-        os.kill(os.getpid(), 9)
+    where, how = (kills[again][:3], kills[again][3:]) if again < len(kills) else ([], [])
+    if where == [str(step), str(RANK), place]:
+        child = subprocess.Popen(["sleep", "600"])
+        (folder.parent / f"{folder.name}.{again}").write_text(f"{os.getpid()} {child.pid}")
+        os.kill(os.getpid(), signal.SIGSTOP if how else signal.SIGKILL)
 
 
 torch.manual_seed(RANK)

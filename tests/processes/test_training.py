@@ -13,7 +13,7 @@ def weights(size: int, *options: str, engine: str = "gloo") -> tuple[str, np.nda
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), ("unused",), ("batchnorm",), ("views",)])
+@pytest.mark.parametrize("options", [(), ("unused",), ("batchnorm",), ("views", "copied")])
 def test_three_processes_train_as_one(options: tuple[str, ...]) -> None:
     _, alone = weights(1, *options)
     _, together = weights(3, *options)

@@ -1,8 +1,11 @@
 """A small training in several processes, each with its part of the batch; prints a digest of the
 weights, which all ranks share, and their sums. Options: delays (in backward, at random), unused
-(parts of the module), views (gradients as parts of buckets), join, batchnorm."""
+(parts of the module), views (gradients as parts of buckets), join, batchnorm, copied (goes on with
+copies of the wrapped module)."""
 
+import copy
 import hashlib
+import pickle
 import random
 import sys
 import time
@@ -67,6 +70,12 @@ if "join" in options:
             step(inputs[i][rank * 2 : rank * 2 + 2], targets[i][rank * 2 : rank * 2 + 2], i)
 else:
     for i in range(8):
+        if "copied" in options and i in (3, 6):
+            held = optimizer.state_dict()
+            ddp = copy.deepcopy(ddp) if i == 3 else pickle.loads(pickle.dumps(ddp))
+            net = ddp.module
+            optimizer = torch.optim.SGD(ddp.parameters(), lr=0.2, momentum=0.9)
+            optimizer.load_state_dict(held)
         part = slice(rank * 12 // size, (rank + 1) * 12 // size)
         step(inputs[i][part], targets[i][part], i)
     left = set(map(id, net.left.parameters()))

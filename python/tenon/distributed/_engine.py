@@ -166,7 +166,11 @@ class Operation:
         self._keep = self._after = None
 
     def __del__(self) -> None:
-        library().lib.tn_work_unref(self._handle)
+        if hasattr(self, "_handle"):  # not what a copy was made of in vain
+            library().lib.tn_work_unref(self._handle)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an operation of a process group cannot be copied or pickled")
 
 
 class World:

@@ -326,7 +326,9 @@ def _leave_at_exit() -> None:
 
 
 def destroy_process_group(group: Any = None) -> None:
-    """Leaves a group, or all of them."""
+    """Leaves a group, or all of them; what this process is not in is left already."""
+    if group == GroupMember.NON_GROUP_MEMBER:
+        return
     default = _group(None)
     leaving = [default] if group is None else [_group(group)]
     if leaving[0] is default:
@@ -385,6 +387,8 @@ def new_group(
         raise ValueError(
             f"new_group: {ranks} are not different ranks of the {default.size()} processes"
         )
+    if backend is not None and _names(backend) != default._backend:
+        _library(_names(backend))
     seconds = default._seconds if timeout is None else _seconds(timeout)
     name = group_desc or f"group_{len(_state.groups)}"
     world = None
@@ -412,7 +416,15 @@ def new_subgroups(group_size: int | None = None, group: Any = None, **options: A
 def new_subgroups_by_enumeration(ranks_per_subgroup_list: Any, **options: Any) -> Any:
     """(the group of this process, all groups), one for each list of ranks."""
     options.pop("group_desc", None)
-    made = [new_group(list(ranks), **options) for ranks in ranks_per_subgroup_list]
+    groups = [list(ranks) for ranks in ranks_per_subgroup_list]
+    first: dict[int, list[int]] = {}
+    for ranks in groups:
+        for rank in ranks:
+            if first.setdefault(rank, ranks) is not ranks:
+                raise ValueError(
+                    f"Rank {rank} has appeared in both subgroup {first[rank]} and {ranks}"
+                )
+    made = [new_group(ranks, **options) for ranks in groups]
     mine = [g for g in made if g != GroupMember.NON_GROUP_MEMBER]
     return (mine[0] if mine else None), made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -9,7 +10,7 @@ import socket
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
@@ -118,6 +119,18 @@ def meeting_place(url: str) -> Path:
     return own_folder(parts.hostname) / f"{parts.hostname}-{parts.port}"
 
 
+def remove_what_killed_processes_left() -> None:
+    """Places and stores of this user whose owners are dead."""
+    from tenon.distributed._store import TCPStore
+
+    folder = own_folder("localhost")
+    for entry in list(folder.iterdir()):
+        if entry.is_dir():
+            Meeting.remove_dead(entry, youngest_seconds=60.0)
+        elif entry.name.startswith("store-") and entry.name[6:].isdigit() and len(entry.name) < 12:
+            TCPStore.remove_dead(entry)
+
+
 def rank_and_size(url: str) -> tuple[int | None, int | None]:
     """What the query of a URL says: tcp://host:port?rank=0&world_size=2."""
     query = parse_qs(urlparse(url).query)
@@ -142,12 +155,11 @@ class Meeting:
     long as it lives, so that what a run has left behind is not taken for one that goes on."""
 
     def __init__(self, place: Path, rank: int, size: int, number: int, seconds: float) -> None:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock: int | None = None
         self._own: int | None = None
         prefix = f"{number}-"
         if rank == 0:
-            self._remove_dead(place)
+            self.remove_dead(place)
             self.folder = place / f"{prefix}{uuid.uuid4().hex}"
             self._make(size)
         else:
@@ -167,7 +179,13 @@ class Meeting:
 
     def _make(self, size: int) -> None:
         hidden = self.folder.with_name(f".{self.folder.name}")
-        hidden.mkdir(mode=0o700)
+        made = False
+        while not made:
+            hidden.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # A run that ends just now may have removed the place.
+            with contextlib.suppress(FileNotFoundError):
+                hidden.mkdir(mode=0o700)
+                made = True
         self._lock = os.open(hidden / "owner", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         os.write(self._lock, str(size).encode())
@@ -215,14 +233,24 @@ class Meeting:
         return False
 
     @classmethod
-    def _remove_dead(cls, place: Path) -> None:
+    def remove_dead(cls, place: Path, youngest_seconds: float = 0.0) -> None:
+        """Removes what runs have left whose rank 0 was killed, and the place itself where nothing
+        remains. youngest_seconds: a folder is hidden, and has no owner, while it is being made."""
         for folder in cls._runs(place, ""):
-            if not cls._alive(folder):
-                shutil.rmtree(folder, ignore_errors=True)
+            hides = folder.name.startswith(".")
+            with contextlib.suppress(OSError):  # another process removes it
+                age = time.time() - folder.stat().st_mtime
+                if not cls._alive(folder) and not (hides and age < youngest_seconds):
+                    shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            place.rmdir()
 
     @staticmethod
-    def _runs(place: Path, prefix: str) -> Iterator[Path]:
-        yield from sorted(p for p in place.iterdir() if p.name.startswith(prefix))
+    def _runs(place: Path, prefix: str) -> list[Path]:
+        try:
+            return sorted(p for p in place.iterdir() if p.name.startswith(prefix))
+        except FileNotFoundError:
+            return []
 
     @classmethod
     def _find(cls, place: Path, prefix: str, size: int, rank: int, deadline: float) -> Path:
@@ -253,3 +281,5 @@ class Meeting:
             shutil.rmtree(self.folder, ignore_errors=True)
             os.close(self._lock)
             self._lock = None
+            with contextlib.suppress(OSError):  # other runs are there
+                self.folder.parent.rmdir()

@@ -427,15 +427,18 @@ class TCPStore(_Log):
                             f"The server socket has failed to listen: {self.host}:{self.port} is "
                             "the name of another store (EADDRINUSE, address already in use)"
                         ) from None
-                    self._remove_dead(self._owner_path)
+                    self.remove_dead(self._owner_path)
         finally:
             own.unlink()
         end = weakref.finalize(self, _remove, self._owner_path, data, self._owner, os.getpid())
         end.atexit = True
         return str(data)
 
-    @staticmethod
-    def _remove_dead(path: Path) -> None:
+    @classmethod
+    def remove_dead(cls, path: Path) -> None:
+        """Removes a store whose master was killed."""
+        if cls._has_owner(path):
+            return
         try:
             (path.parent / path.read_text()).unlink(missing_ok=True)
             path.unlink()

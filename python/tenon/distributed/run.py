@@ -3,26 +3,33 @@ processes of a program on this machine, watches them, and starts them again wher
 for.
 
 A process that ends with an error, or is killed, takes the others down: they get SIGTERM, and
-SIGKILL after a while. A killed launcher takes its processes with it.
+SIGKILL after a while, and so do processes that they have started. A killed launcher takes its
+processes with it.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from tenon.distributed import _place
 
 __all__ = ["main", "run"]
 
 _GRACE_SECONDS = 3.0
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def parser(prog: str) -> argparse.ArgumentParser:
@@ -73,6 +80,28 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def _adopt_orphans() -> None:
+    """What processes of ranks leave behind becomes a child of the launcher, which ends it."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _children() -> list[int]:
+    """The processes whose parent is this one."""
+    try:
+        words = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
+    except OSError:  # a kernel without this list
+        return []
+    return [int(word) for word in words.split()]
+
+
+def _is_stopped(process: int) -> bool:
+    """Whether a process was stopped by a signal and does not run."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
+
+
 class Job:
     """The processes of one start."""
 
@@ -82,6 +111,7 @@ class Job:
         # The port is a name: processes of one machine meet by files. A new start has a new one.
         port = options.master_port or 20000 + uuid.uuid4().int % 40000
         self.processes: list[subprocess.Popen[Any]] = []
+        self.others = set(_children())  # of a program that calls `run`
         for rank in range(size):
             place = {
                 "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size,
@@ -118,6 +148,13 @@ class Job:
         code, rank = min(failed for failed in codes if failed[0])
         return rank, code
 
+    def missing(self) -> tuple[int, list[int]]:
+        """How many processes were killed, and the ranks of those that are stopped."""
+        killed = [p for p in self.processes if p.poll() == -signal.SIGKILL]
+        stopped = [r for r, p in enumerate(self.processes) if p.poll() is None
+                   and _is_stopped(p.pid)]  # fmt: skip
+        return len(killed), stopped
+
     def stop(self, first: int = signal.SIGTERM) -> None:
         """Ends those that still run."""
         for p in self.processes:
@@ -130,6 +167,13 @@ class Job:
             except subprocess.TimeoutExpired:
                 p.kill()
                 p.wait()
+        while orphans := [pid for pid in _children() if pid not in self.others]:
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+        _place.remove_what_killed_processes_left()
 
 
 def _said(code: int) -> str:
@@ -149,6 +193,11 @@ def run(options: argparse.Namespace) -> int:
     if size < 1:
         raise SystemExit(f"launch: {size} processes")
     least = size if options.min_ranks is None else options.min_ranks
+    if not 1 <= least <= size or options.max_restarts < 0:
+        raise SystemExit(f"launch: at least {least} of {size} processes, {options.max_restarts} "
+                         "restarts")  # fmt: skip
+    _adopt_orphans()
+    _place.remove_what_killed_processes_left()
     for restart in range(options.max_restarts + 1):
         job = Job(options, size, restart)
         try:
@@ -162,11 +211,15 @@ def run(options: argparse.Namespace) -> int:
             return 0
         rank, code = failed
         pid = job.processes[rank].pid
+        killed, stopped = job.missing()
         job.stop()
         again = restart < options.max_restarts
         what = f"restart {restart + 1} of {options.max_restarts}" if again else "giving up"
-        print(f"launch: rank {rank} (process {pid}) {_said(code)}; {what}", file=sys.stderr)
-        size = max(least, size - 1) if options.min_ranks is not None else size
+        said = [f"rank {rank} (process {pid}) {_said(code)}"]
+        said += [f"rank {r} (process {job.processes[r].pid}) is stopped" for r in stopped]
+        print(f"launch: {', '.join(said)}; {what}", file=sys.stderr)
+        if options.min_ranks is not None:
+            size = max(least, size - max(killed + len(stopped), 1))
     return code if code > 0 else 128 - code
 
 

@@ -312,7 +312,18 @@ def place(owned: Sequence[Owned], tensors: Sequence[Any]) -> None:
     """Puts tensors where modules look for their parameters."""
     for own, tensor in zip(owned, tensors, strict=True):
         for module, name in own.places:
+            module.__dict__.pop(name, None)  # what take_away has left
             module._parameters[name] = tensor
+
+
+def take_away(owned: Sequence[Owned], shapes: Sequence[tuple[int, ...]]) -> None:
+    """Modules lose parameters, but not the attributes, by which they are printed and asked for
+    their shapes: those have no data."""
+    for own, shape in zip(owned, shapes, strict=True):
+        empty = tenon.empty(shape, dtype=own.param.dtype, device="meta")
+        for module, name in own.places:
+            module._parameters.pop(name, None)
+            module.__dict__[name] = empty
 
 
 def cast(value: Any, dtype: tenon.dtype | None) -> Any:

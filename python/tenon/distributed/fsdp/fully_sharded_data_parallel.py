@@ -4,6 +4,7 @@ processes."""
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -103,6 +104,28 @@ class _Flat:
         pieces = flat[: self.total].split(self.sizes)
         return [p.view(s) for p, s in zip(pieces, self.shapes, strict=True)]
 
+    def whole_grads(self) -> list[Tensor | None]:
+        """Gradients of the whole parameters; None where no rank has one."""
+        held = [p.grad for p in self.params]
+        there = tenon.tensor([g is not None for g in held], dtype=tenon.int32)
+        if self.groups.parts > 1:
+            distributed.all_reduce(there, distributed.ReduceOp.MAX, self.groups.cut)
+        known: list[bool] = there.bool().tolist()
+        if not any(known):
+            return [None] * len(self.owned)
+        parts = [tenon.zeros_like(p) if g is None else g.to(self.dtype)
+                 for p, g in zip(self.params, held, strict=True)]  # fmt: skip
+        flat = tenon.cat([p.detach().reshape(-1) for p in parts]).to(self.device)
+        room = flat.new_zeros(self.padded // self.groups.parts)
+        room[: flat.numel()].copy_(flat)
+        everyone = room
+        if self.groups.parts > 1:
+            everyone = flat.new_empty(self.padded)
+            distributed.all_gather_into_tensor(everyone, room, self.groups.cut)
+        known = known if self.keeps else known * len(self.owned)
+        wholes = zip(self.wholes(everyone), known, strict=True)
+        return [whole.clone() if has else None for whole, has in wholes]
+
     def write(self, wholes: Iterable[Tensor]) -> None:
         """Takes the numbers of whole parameters."""
         with tenon.no_grad():
@@ -112,6 +135,53 @@ class _Flat:
                 return
             for p, part in zip(self.params, self._parts(mine), strict=True):
                 p.copy_(part)
+
+
+def _group_of(strategy: ShardingStrategy, group: Any, mesh: Any, wraps: bool) -> Any:
+    """The ranks that share a cut; hybrid strategies: these, and those with the same part."""
+    hybrid = strategy in _HYBRID
+    if group is not None and mesh is not None:
+        raise ValueError(
+            "Cannot pass both process_group and device_mesh at the "
+            "same time. Please just pass only one of them."
+        )
+    if not distributed.is_initialized():
+        raise ValueError(
+            "Default process group has not been initialized, "
+            "please make sure to call init_process_group."
+        )
+    if mesh is not None:
+        if mesh.ndim != 1 + hybrid:
+            raise ValueError(f"Expected device_mesh to have ndim={1 + hybrid} but got {mesh.ndim} "
+                             f"({strategy})")  # fmt: skip
+        return (mesh.get_group(1), mesh.get_group(0)) if hybrid else mesh.get_group()
+    if not hybrid:
+        return distributed.group.WORLD if group is None else group
+    if group is None and not wraps:
+        raise ValueError(
+            f"Manual wrapping with {strategy} requires explicit specification "
+            "of process group or device_mesh."
+        )
+    if group is None:
+        return _groups_by_machine()
+    if not isinstance(group, tuple) or len(group) != 2:
+        raise ValueError(
+            "Expected process_group to be passed in as either None or "
+            f"Tuple[dist.ProcessGroup, dist.ProcessGroup] but got {type(group)}"
+        )
+    return group
+
+
+def _groups_by_machine() -> tuple[Any, Any]:
+    """The ranks of this machine, and those with this one's number on the others; the launcher says
+    how many a machine has."""
+    size = distributed.get_world_size()
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    cut, _ = distributed.new_subgroups(here)
+    same, _ = distributed.new_subgroups_by_enumeration(
+        [list(range(first, size, here)) for first in range(here)]
+    )
+    return cut, same
 
 
 def _taken(module: Module) -> bool:
@@ -151,6 +221,11 @@ class FullyShardedDataParallel(Module):
         device_mesh: Any = None,
     ) -> None:
         super().__init__()
+        self.sharding_strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
+        self._mesh = device_mesh
+        process_group = _group_of(
+            self.sharding_strategy, process_group, device_mesh, auto_wrap_policy is not None
+        )
         left = list(ignored_modules or [])
         ignored: set[int] = {id(p) for m in left for p in m.parameters()}
         for state in ignored_states or ():
@@ -158,11 +233,12 @@ class FullyShardedDataParallel(Module):
                 {id(p) for p in state.parameters()} if isinstance(state, Module) else {id(state)}
             )
         options: dict[str, Any] = {
-            "process_group": process_group, "sharding_strategy": sharding_strategy,
+            "process_group": process_group if device_mesh is None else None,
+            "device_mesh": device_mesh, "sharding_strategy": sharding_strategy,
             "cpu_offload": cpu_offload, "backward_prefetch": backward_prefetch,
             "mixed_precision": mixed_precision, "forward_prefetch": forward_prefetch,
             "limit_all_gathers": limit_all_gathers, "use_orig_params": use_orig_params,
-            "device_mesh": device_mesh, "ignored_modules": left, "ignored_states": ignored_states,
+            "ignored_modules": left, "ignored_states": ignored_states,
             "param_init_fn": param_init_fn, "device_id": device_id,
             "sync_module_states": sync_module_states,
         }  # fmt: skip
@@ -173,14 +249,21 @@ class FullyShardedDataParallel(Module):
         self._make_data(param_init_fn, device_id)
         if sync_module_states:
             self._sync(process_group)
-        self.sharding_strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
         self.mixed_precision = mixed_precision or MixedPrecision()
-        self.process_group, self.cpu_offload = process_group, cpu_offload or CPUOffload()
+        self.cpu_offload = cpu_offload or CPUOffload()
         self._use_orig_params = use_orig_params
-        self._groups = self._make_groups(process_group, device_mesh)
+        alone = self.sharding_strategy is ShardingStrategy.NO_SHARD
+        both = isinstance(process_group, tuple)
+        self.process_group = process_group[0] if both else process_group
+        self._groups = (
+            Groups(*process_group) if both
+            else Groups(None, process_group) if alone else Groups(process_group)
+        )  # fmt: skip
         self.rank, self.world_size = self._groups.rank, self._groups.parts
         self._settings = StateDictSettings()
         self._depth, self._wholes = 0, False
+        # Where the flat parameters are: modules may be put around the one inside later.
+        self.__dict__["_home"] = module
         self._is_root: bool | None = None
         self._reshards = self.sharding_strategy in (
             ShardingStrategy.FULL_SHARD, ShardingStrategy.HYBRID_SHARD,
@@ -224,27 +307,6 @@ class FullyShardedDataParallel(Module):
                 for t in _tensors_in(m):
                     distributed.broadcast(t.detach(), group=g, group_src=0)
 
-    def _make_groups(self, group: Any, mesh: Any) -> Groups:
-        alone = self.sharding_strategy is ShardingStrategy.NO_SHARD
-        if mesh is not None:
-            if mesh.ndim == 2:
-                return Groups(mesh.get_group(1), mesh.get_group(0))
-            group = mesh.get_group()
-        if isinstance(group, tuple):
-            return Groups(*group)
-        if self.sharding_strategy in _HYBRID:
-            raise ValueError(
-                f"Manual wrapping with {self.sharding_strategy} requires explicit specification "
-                "of process group or device_mesh."
-            )
-        if not distributed.is_initialized():
-            raise ValueError(
-                "Default process group has not been initialized, "
-                "please make sure to call init_process_group."
-            )
-        group = distributed.group.WORLD if group is None else group
-        return Groups(None, group) if alone else Groups(group)
-
     def _flatten(self, ignored: set[int], left: set[Module]) -> None:
         owned = _unit.owned_parameters([self._fsdp_wrapped_module], _taken, ignored)
         kinds: dict[Any, list[_unit.Owned]] = {}
@@ -282,12 +344,9 @@ class FullyShardedDataParallel(Module):
             if f.keeps:
                 _unit.place(f.owned, f.params)
                 continue
-            for own in f.owned:
-                for module, name in own.places:
-                    if name in module._parameters:
-                        del module._parameters[name]
+            _unit.take_away(f.owned, f.shapes)
             name = "_flat_param" if i == 0 else f"_flat_param_{i}"
-            self._fsdp_wrapped_module._parameters[name] = f.params[0]
+            self._home._parameters[name] = f.params[0]
 
     def _show_for_backward(self) -> None:
         if not self._wholes and self._flats:
@@ -441,9 +500,8 @@ class FullyShardedDataParallel(Module):
         with_grads: bool = False,
     ) -> Iterator[None]:
         """Inside it the module has its parameters whole; changes are kept unless writeback is
-        False. rank0_only and offload_to_cpu change where they lie in PyTorch."""
-        if with_grads:
-            raise NotImplementedError("summon_full_params: with_grads is not there yet")
+        False. with_grads: they have their gradients, whole; changes of those are not kept.
+        rank0_only and offload_to_cpu change where they lie in PyTorch."""
         if writeback and rank0_only:
             raise NotImplementedError("writeback=True and rank0_only=True is not supported, as "
                                       "model parameter shapes will be different across ranks, and "
@@ -458,11 +516,15 @@ class FullyShardedDataParallel(Module):
                     [Parameter(w.clone(), f.trainable) for w in f.wholes(flat)]
                     for f, flat in zip(u._flats, u._unit_in_full(), strict=True)
                 ]
+                for f, tensors in zip(u._flats if with_grads else (), whole):
+                    for tensor, grad in zip(tensors, f.whole_grads(), strict=True):
+                        tensor.grad = grad
                 shown.append((u, whole))
                 u._wholes = True
                 if not u._use_orig_params:
-                    for name in [n for n in u.module._parameters if n.startswith("_flat_param")]:
-                        del u.module._parameters[name]
+                    held = u._home._parameters
+                    for name in [n for n in held if n.startswith("_flat_param")]:
+                        del held[name]
                 for f, tensors in zip(u._flats, whole, strict=True):
                     _unit.place(f.owned, tensors)
             yield
@@ -563,18 +625,16 @@ class FullyShardedDataParallel(Module):
 
     def _as_dtensor(self, whole: Tensor) -> Any:
         from tenon.distributed.device_mesh import DeviceMesh
-        from tenon.distributed.tensor import Shard, distribute_tensor
+        from tenon.distributed.tensor import Replicate, Shard, distribute_tensor
 
-        if self.__dict__.get("_mesh") is None:
-            ranks = distributed.get_process_group_ranks(self._groups.cut or self._groups.same)
-            self.__dict__["_mesh"] = DeviceMesh(
-                "cpu", ranks, _groups=[self._groups.cut or self._groups.same]
-            )
+        if self._mesh is None:
+            group = self._groups.cut or self._groups.same
+            ranks = distributed.get_process_group_ranks(group)
+            self._mesh = DeviceMesh("cpu", ranks, _groups=[group])
         if whole.ndim == 0:
             return whole
-        return distribute_tensor(
-            whole.detach(), self.__dict__["_mesh"], [Shard(0)], src_data_rank=None
-        )  # fmt: skip
+        layout = [*[Replicate()] * (self._mesh.ndim - 1), Shard(0)]
+        return distribute_tensor(whole.detach(), self._mesh, layout, src_data_rank=None)
 
     def _clean_names(self) -> list[tuple[str, Tensor]]:
         return [(n.replace(_PREFIX, ""), p) for n, p in super().named_parameters()]

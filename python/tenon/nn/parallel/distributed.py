@@ -105,6 +105,8 @@ class DistributedDataParallel(Module, Joinable):
             b for n, b in module.named_buffers() if b is not None and n not in ignored
         ]
         self._divides_by_active = False  # inside join()
+        cap = 25.0 if bucket_cap_mb is None else bucket_cap_mb
+        self._bucket_bytes = max(int(cap * (1 << 20)), 1)
         self._reducer: Reducer | None = None
         if distributed.get_world_size(process_group) == 1:
             return
@@ -114,11 +116,27 @@ class DistributedDataParallel(Module, Joinable):
                 *(p for n, p in module.named_parameters() if n not in ignored),
                 *self._buffers_to_share,
             ])  # fmt: skip
-        cap = 25.0 if bucket_cap_mb is None else bucket_cap_mb
+        self._make_reducer()
+
+    def _make_reducer(self) -> None:
         self._reducer = Reducer(
-            self._named, process_group, max(int(cap * (1 << 20)), 1), gradient_as_bucket_view,
-            find_unused_parameters or static_graph,
+            self._named, self.process_group, self._bucket_bytes, self.gradient_as_bucket_view,
+            self.find_unused_parameters or self.static_graph,
         )  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.process_group is not None and self.process_group is not distributed.group.WORLD:
+            raise RuntimeError(
+                "DDP Pickling/Unpickling are only supported when using DDP with the default "
+                "process group."
+            )
+        return {**self.__dict__, "process_group": None, "_reducer": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy averages over the processes, too; a communication hook is to be registered."""
+        Module.__setstate__(self, state)
+        if distributed.get_world_size() > 1:
+            self._make_reducer()
 
     def _check_alike(self, ignored: set[str]) -> None:
         """Every process has parameters of the same names, shapes and dtypes."""
