@@ -21,6 +21,7 @@ typedef struct tni_pvalue {
     tn_device device;
     int64_t *shape;  /* owned; -1: differs from run to run */
     int32_t *symbol; /* of an input with free sizes: by dimension, or -1; owned */
+    bool aside; /* the memory of a value with history, got without an operator, or a view of it */
 } tni_pvalue;
 
 /* A size that may differ. */

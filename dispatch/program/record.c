@@ -170,6 +170,14 @@ static void refuse_write(void *ctx, int32_t id) {
     }
 }
 
+/* A write by `.data` is none that a gradient would notice; one to the view that stands for it is. */
+static void refuse_aside(void *ctx, int32_t id) {
+    recorder *r = ctx;
+    if (!r->tolerant || !r->p->value[id].aside || r->broken != TN_OK) return;
+    r->broken = tn_fail(TN_E_UNSUPPORTED, -1,
+                        "the memory of a value that has a gradient is written to by .data");
+}
+
 static void set_modes(const recorder *r, tni_pnode *n, const void *args) {
     tn_tensor *first = NULL;
     tn_autocast region = {0};
@@ -211,6 +219,8 @@ static tn_status freeze(recorder *r, const tn_op *op, const void *args, tni_pnod
                      "%s writes to a tensor that is no input, parameter or buffer of what is "
                      "recorded: make it one (register_buffer), or work on a clone",
                      op->info.name);
+    if (st == TN_OK) tni_p_each_written(&n, refuse_aside, r);
+    if (st == TN_OK) st = r->broken;
     set_modes(r, &n, args);
     if (st != TN_OK)
         tni_p_node_clear(&n);
@@ -228,12 +238,18 @@ static tn_status append(recorder *r, tni_pnode *n, tn_tensor *const *outs, int32
     if (st == TN_OK && !n->out) st = tni_p_memory();
     n->fresh = 1;
     for (int32_t i = 0; i < nouts && st == TN_OK; i++) {
+        bool aside = false;
         n->out[i] = TNI_P_NONE;
         if (!outs[i]) continue;
         for (int32_t k = 0; k < n->nin; k++)
-            if (n->in[k] >= 0 && tni_p_shares(p->value[n->in[k]].t, outs[i])) n->fresh = 0;
+            if (n->in[k] >= 0 && tni_p_shares(p->value[n->in[k]].t, outs[i])) {
+                n->fresh = 0;
+                aside |= p->value[n->in[k]].aside;
+            }
         st = add(r, TNI_P_NODE, outs[i], &n->out[i]);
-        if (st == TN_OK) p->value[n->out[i]].place = p->nnodes;
+        if (st != TN_OK) break;
+        p->value[n->out[i]].place = p->nnodes;
+        p->value[n->out[i]].aside = aside;
     }
     if (st != TN_OK)
         tni_p_node_clear(n);
@@ -287,6 +303,7 @@ static tn_status add_alias(recorder *r, tn_tensor *t, int32_t of, int32_t *ret_i
     }
     *ret_id = *find(r, view);
     tn_tensor_unref(&view);
+    r->p->value[*ret_id].aside = (base->v.word & TN_W_GRAD) != 0;
     TN_TRY(hold(r, t));
     return set_value(r, t, *ret_id);
 }

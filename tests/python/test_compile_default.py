@@ -611,3 +611,44 @@ def test_explain_says_what_is_fused() -> None:
     said = tn.compiler.explain(lambda x: (x * 2 + 1).add_(1))(tn.ones(3))
     assert said.fused == ["one kernel: mul, add; then add, which writes to memory that is there"]
     assert tn.compiler.explain(lambda x: x * 2 if x.sum() > 0 else x)(tn.ones(3)).fused == []
+
+
+def test_writes_by_data_are_none_that_a_gradient_sees() -> None:
+    """What `.data` of a computed value is written to is there in every call, and no error later."""
+
+    def clamped(x: tn.Tensor) -> tn.Tensor:
+        y = (x * 2).exp()
+        y.data.clamp_(max=1.5)
+        return (y * y).sum()
+
+    def cut(x: tn.Tensor) -> tn.Tensor:
+        y = (x * 2).exp()
+        y.data[1:].zero_()
+        return (y * y).sum()
+
+    def marked(x: tn.Tensor) -> tn.Tensor:
+        y = (x * 2).exp()
+        y.detach()[1:].zero_()
+        return (y * y).sum()
+
+    for fn in (clamped, cut, marked):
+        for backend in ("inductor", lambda gm, inputs: gm.forward):
+            fast = tn.compile(fn, backend=backend)
+            for n in (3, 3, 4, 3):
+                x = tn.randn(n, requires_grad=True)
+                y = x.detach().clone().requires_grad_()
+                got, wanted = fast(x), fn(y)
+                assert tn.equal(got, wanted)
+                if fn is marked:
+                    for out in (got, wanted):
+                        with pytest.raises(RuntimeError, match="modified by an inplace"):
+                            out.backward()
+                    continue
+                got.backward()
+                wanted.backward()
+                assert tn.equal(x.grad, y.grad)
+    with tn.no_grad():  # no history: a program stands for it
+        fast = tn.compile(clamped)
+        for _ in range(3):
+            assert tn.equal(fast(tn.ones(2)), clamped(tn.ones(2)))
+        assert ways(fast) == 1

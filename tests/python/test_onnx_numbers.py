@@ -21,6 +21,7 @@ PAIR = normal(3, 4), normal(3, 4, seed=2)
 X, LINE = PAIR[:1], (normal(4),)
 IMAGES = normal(2, 3, 5, 6), normal(2, 4, 4, 2, seed=5)
 WHOLE = (tn.arange(12).reshape(4, 3) * 7 % 5,)
+GAMMA = (tn.cat([tn.linspace(-5.25, 12, 70), ODD[0], tn.tensor([-3.0, 1.0, 2.0, 1e-3, 3e4])]),)
 AT = tn.tensor([[0, 1], [1, 2], [3, 3]])
 CASES: dict[str, tuple[Callable[..., Any], tuple[tn.Tensor, ...]]] = {
     "atan2": (tn.atan2, EVERY),
@@ -63,6 +64,27 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tn.Tensor, ...]]] = {
         lambda a, s: a.index_reduce(0, tn.tensor([0, 2]), s[:2], "amax"), PAIR),
     "circular pad": (lambda a: F.pad(a, (1, 2, 0, 1), mode="circular"), IMAGES[:1]),
     "area": (lambda a: F.interpolate(a, scale_factor=0.5, mode="area"), (normal(1, 2, 4, 4),)),
+    "averages of windows": (
+        lambda a: [F.avg_pool2d(a, k, s, p, True, i, d) for k, s, p, i, d in (
+            (3, 2, 0, True, None), (3, 2, 1, False, None), (3, 2, 1, True, None),
+            (2, 3, 1, True, 5), ((2, 3), (3, 2), (1, 0), True, None), (2, 1, 0, False, 3))],
+        (normal(1, 2, 6, 8),)),
+    "averages of lines": (
+        lambda a: F.avg_pool1d(a, 3, 2, 1, True, False), (normal(1, 2, 8),)),
+    "lgamma": (tn.lgamma, GAMMA),
+    "digamma": (tn.digamma, GAMMA),
+    "erfinv": (tn.erfinv, (tn.cat([tn.linspace(-1.5, 1.5, 61), 1 - 2.0 ** -tn.arange(1.0, 25)]),)),
+    "histc": (
+        lambda a: (tn.histc(a, 5, -1, 1), tn.histc(a, 4), tn.histc(a * 0, 3), tn.histc(a, 1, 0, 9)),
+        (tn.cat([normal(40), tn.tensor([-1.0, 1.0, 0.6])]),)),
+    "inverse": (
+        lambda a: (tn.inverse(a), tn.linalg.inv(a[0, 0])),
+        (normal(2, 2, 5, 5) + tn.eye(5)[[2, 0, 1, 4, 3]] * 4,)),
+    "solve": (
+        lambda a, b: (tn.linalg.solve(a, b), tn.linalg.solve(a[0], b[0, :, 0])),
+        (normal(2, 5, 5) + tn.eye(5)[[2, 0, 1, 4, 3]] * 4, normal(2, 5, 3))),
+    "solve broadcast": (
+        lambda a, b: tn.linalg.solve(a, b), (normal(2, 3, 3) + tn.eye(3) * 4, normal(3, 1))),
     "unequal averages": (lambda a: F.adaptive_avg_pool2d(a, (3, 7)), IMAGES[:1]),
     "averages of volumes": (
         lambda a: F.adaptive_avg_pool3d(a, (2, 1, 3)), (normal(1, 2, 3, 2, 4),)),
@@ -133,8 +155,21 @@ def test_parts_with_free_sizes() -> None:
 
 
 def test_operators_without_any_translation_are_named() -> None:
-    with pytest.raises(tn.onnx.OnnxExporterError, match=r"no translation of lgamma"):
-        tn.onnx.export(Of(lambda x: tn.special.multigammaln(x.abs() + 4, 2)), X)
+    with pytest.raises(tn.onnx.OnnxExporterError, match=r"no translation of _fft_r2c"):
+        tn.onnx.export(Of(lambda x: tn.fft.rfft(x).abs()), X)
+
+
+def test_what_translations_refuse_is_named() -> None:
+    batch = {"x": {2: "height"}}
+    cases: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
+        (lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True), (normal(1, 2, 6, 6),),
+         {"input_names": ["x"], "dynamic_axes": batch}, "avg_pool2d: a size that is free"),
+        (tn.erfinv, (normal(3).double() / 9,), {}, "erfinv: values of float64"),
+        (tn.inverse, (tn.eye(65),), {}, "matrices of more than 64 rows"),
+    ]  # fmt: skip
+    for fn, args, options, message in cases:
+        with pytest.raises(tn.onnx.OnnxExporterError, match=message):
+            tn.onnx.export(Of(fn), args, **options)
 
 
 def test_every_translation_is_of_an_operator() -> None:

@@ -104,10 +104,34 @@ def avg_pool(c: Call) -> str:
     size = c["kernel_size"]
     _batched(c, len(size))
     if c.args.get("divisor_override") is not None or c["ceil_mode"]:
-        c.refuse("ceil_mode and divisor_override")
+        return _mean_of_windows(c, size)
     return c.emit("AveragePool", c["input"], kernel_shape=size, strides=c["stride"] or size,
                   pads=c["padding"] * 2,
                   count_include_pad=int(c["count_include_pad"]))  # fmt: skip
+
+
+def _mean_of_windows(c: Call, size: list[int]) -> str:
+    """Means over all of each window, zeros around, times its length over that which counts."""
+    have, made = c.shape("input")[2:], c.outs[0]["shape"][2:]
+    if any(not isinstance(n, int) or n < 0 for n in (*have, *made)):
+        c.refuse("a size that is free, with ceil_mode or divisor_override")
+    steps, edges = c["stride"] or size, c["padding"]
+    override = c.args.get("divisor_override")
+    ends, scale = [], np.ones([1] * len(size))
+    for d, (h, m, k, s, p) in enumerate(zip(have, made, size, steps, edges, strict=True)):
+        begin = np.arange(m) * s - p
+        stop = np.minimum(begin + k, h + p)
+        counted = stop - begin
+        if not c["count_include_pad"]:
+            counted = np.minimum(stop, h) - np.maximum(begin, 0)
+        scale = scale * (k / counted).reshape([-1] + [1] * (len(size) - 1 - d))
+        ends.append(max(0, (m - 1) * s + k - h - p))
+    if override is not None:
+        scale = np.full([1] * len(size), math.prod(size) / override)
+    pads = c.ints([0, 0, *edges, 0, 0, *ends])
+    whole = c.emit("Pad", c["input"], pads, 0)
+    means = c.emit("AveragePool", whole, kernel_shape=size, strides=steps)
+    return c.emit("Mul", means, c.const(scale, c.dtype))
 
 
 @translates("adaptive_avg_pool1d", "adaptive_avg_pool2d")

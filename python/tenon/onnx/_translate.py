@@ -364,10 +364,10 @@ def translate(
     exported: ExportedProgram, opset: int, inputs: list[str] | None, outputs: list[str] | None
 ) -> Any:
     """The model of a program."""
-    from tenon.onnx import _indexing, _layers, _losses, _numbers, _operators
+    from tenon.onnx import _indexing, _layers, _losses, _numbers, _operators, _special
 
     # They fill TRANSLATIONS.
-    assert _indexing and _layers and _losses and _numbers and _operators
+    assert _indexing and _layers and _losses and _numbers and _operators and _special
     w = Writer(_in_known_parts(exported), opset)
     w.run(inputs)
     results = []
