@@ -14,7 +14,7 @@ from typing import Any
 
 import tenon
 from tenon import _C
-from tenon._tape import call_modes
+from tenon._tape import asked_functions, call_modes
 from tenon._tape.call_modes import BaseTorchFunctionMode, TorchFunctionMode
 from tenon._tensor.methods import DisableTorchFunctionSubclass
 
@@ -22,6 +22,9 @@ __all__ = [
     "BaseTorchFunctionMode",
     "TorchFunctionMode",
     "get_default_nowrap_functions",
+    "get_ignored_functions",
+    "get_overridable_functions",
+    "get_testing_overrides",
     "handle_torch_function",
     "has_torch_function",
     "is_tensor_like",
@@ -115,17 +118,16 @@ def _handle(
         if not overloaded:
             raise TypeError(
                 f"{type(mode).__name__}.__torch_function__ returned NotImplemented for "
-                f"{resolve_name(public_api)}"
+                f"{resolve_name(public_api) or public_api}"
             )
     for arg in overloaded:
         result = arg.__torch_function__(public_api, types, args, kwargs)
         if result is not NotImplemented:
             return result
     name = getattr(public_api, "__qualname__", repr(public_api))
-    package = str(tenon.float32).split(".")[0]
     lines = "\n".join(f"  - tensor subclass {t}" for t in types)
     raise TypeError(
-        f"Multiple dispatch failed for '{package}.{name}'; all __torch_function__ handlers "
+        f"Multiple dispatch failed for '{_package()}.{name}'; all __torch_function__ handlers "
         f"returned NotImplemented:\n\n{lines}"
     )
 
@@ -180,18 +182,32 @@ def _named_behind(function: Callable[..., Any]) -> tuple[int, list[str]] | None:
     return first, [n for n in names[first:] if n not in _LEGACY]
 
 
-def resolve_name(f: Callable[..., Any]) -> str:
-    """The name by which programs call a function: "torch.add", "torch.Tensor.add"."""
-    package = str(tenon.float32).split(".")[0]
-    name = getattr(f, "__name__", repr(f))
-    for place, owner in (
-        (tenon, ""),
-        (tenon.nn.functional, "nn.functional."),
-        (tenon.Tensor, "Tensor."),
-    ):
-        if getattr(place, name, None) is f:
-            return f"{package}.{owner}{name}"
-    return name
+def resolve_name(f: Callable[..., Any]) -> str | None:
+    """The name by which programs call a function ("torch.add", "torch.Tensor.add",
+    "torch.Tensor.shape.__get__"), None for what is no function of tensors."""
+    if type(f).__name__ in ("OpOverload", "OpOverloadPacket"):
+        return str(f)
+    name = asked_functions.name_of(f)
+    return None if name is None else f"{_package()}.{name}"
+
+
+def _package() -> str:
+    return str(tenon.float32).split(".")[0]
+
+
+def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
+    """The functions that ask classes of their arguments, by the module or class that has them."""
+    return {place: list(found) for place, found in asked_functions.overridable_functions().items()}
+
+
+def get_ignored_functions() -> set[Callable[..., Any]]:
+    """Public functions that ask no class: those that make tensors, and settings."""
+    return set(asked_functions.ignored_functions())
+
+
+def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """For each overridable function one with its signature, which returns -1."""
+    return dict(asked_functions.stand_ins())
 
 
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[..., Any]:

@@ -745,3 +745,32 @@ def test_a_getattr_of_ones_own_comes_and_goes_with_the_class():
     assert module.weight.item() == 10.0
     module.__class__ = nn.Linear
     assert module.weight.item() == 5.0 and vars(module)["weight"] is module.weight
+
+
+LAZY_REFUSALS = {
+    "numel": lambda w: w.numel(),
+    "dim": lambda w: w.dim(),
+    "len": len,
+    "add": lambda w: w + 1,
+    "sum": lambda w: tenon.sum(w),
+    "view": lambda w: w.view(-1),
+    "index": lambda w: w[0],
+    "init": nn.init.zeros_,
+    "detach": lambda w: w.detach(),
+}
+
+
+@pytest.mark.parametrize("use", LAZY_REFUSALS)
+@pytest.mark.parametrize("layer", ["nn.LazyLinear(3)", "nn.LazyBatchNorm1d()"])
+def test_a_parameter_without_a_shape_answers_nothing(layer, use):
+    weight = eval(layer).weight
+    with pytest.raises(ValueError, match="uninitialized parameter"):
+        LAZY_REFUSALS[use](weight)
+
+
+def test_a_parameter_without_a_shape_is_converted():
+    weight = nn.LazyLinear(3).double().weight
+    assert weight.dtype is tenon.float64 and weight.to("cpu").dtype is tenon.float64
+    assert weight.is_floating_point() and weight.requires_grad and weight.is_leaf
+    with pytest.raises(ValueError, match="uninitialized parameter"):
+        sum(p.numel() for p in nn.LazyLinear(3).parameters())

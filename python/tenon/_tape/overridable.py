@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
@@ -17,6 +18,7 @@ from tenon import _C
 
 _PLAIN = {_C.Tensor, _C.dtype, _C.device, _C.Size, int, float, bool, str, type(None)}
 _OFF = _C._disabled_torch_function_impl
+_asking: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()
 
 
 @functools.cache
@@ -68,7 +70,13 @@ def overridable(
             return handle_torch_function(public or call, relevant, *args, **kwargs)
         return function(*args, **kwargs)
 
+    _asking.add(call)
     return call
+
+
+def asks_classes(function: Any) -> bool:
+    """Whether a function is one that overridable() made."""
+    return isinstance(function, FunctionType) and function in _asking
 
 
 def make_overridable(namespace: dict[str, Any], leave: Iterable[str] = ()) -> None:

@@ -93,8 +93,37 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         return buffer
 
 
+# What a tensor can tell or do before it has a shape.
+_BEFORE_SHAPE = frozenset(
+    "size copy_ is_complex is_floating_point half float double char short int long cuda cpu to "
+    "get_device".split()
+)
+# Methods that are no operators, and so do not come to __torch_function__.
+_OF_SHAPE = (
+    "numel nelement dim ndimension stride storage_offset data_ptr is_contiguous item tolist "
+    "numpy __len__ __getitem__ __setitem__ __iter__ __bool__ __float__ __int__ __array__ detach"
+).split()
+
+
+def _without_shape(what: object) -> ValueError:
+    return ValueError(
+        f"Attempted to use an uninitialized parameter in {what}. This error happens when you are "
+        "using a `LazyModule` or explicitly manipulating `UninitializedParameter` objects. When "
+        "using LazyModules call `forward` with a dummy batch to initialize the parameters before "
+        "calling torch functions"
+    )
+
+
 class UninitializedTensorMixin:
     """A tensor that gets its shape later, and stays the same object when it does."""
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(func, "__name__", "") not in _BEFORE_SHAPE:
+            raise _without_shape(func)
+        return _C._disabled_torch_function_impl(func, types, args, kwargs or {})
 
     @property
     def shape(self) -> Any:
@@ -122,6 +151,20 @@ class UninitializedTensorMixin:
 
     def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:
         return type(self), (self.requires_grad, self.device, self.dtype)
+
+
+def _refuse(name: str) -> None:
+    """Makes a method of the class raise: there is nothing yet that it could tell."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise _without_shape(f"Tensor.{name}")
+
+    method.__name__ = name
+    setattr(UninitializedTensorMixin, name, method)
+
+
+for _name in _OF_SHAPE:
+    _refuse(_name)
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):

@@ -73,10 +73,12 @@ class StateMixin:
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         for name, param in self._parameters.items():
             if param is not None:
-                destination[prefix + name] = param if keep_vars else param.detach()
+                kept = keep_vars or is_lazy(param)  # which has nothing to detach
+                destination[prefix + name] = param if kept else param.detach()
         for name, buf in self._buffers.items():
             if buf is not None and name not in self._non_persistent_buffers_set:
-                destination[prefix + name] = buf if keep_vars else buf.detach()
+                kept = keep_vars or is_lazy(buf)
+                destination[prefix + name] = buf if kept else buf.detach()
         if type(self).get_extra_state is not StateMixin.get_extra_state:
             destination[prefix + EXTRA_STATE] = self.get_extra_state()
 

@@ -71,12 +71,6 @@ class LazyModuleMixin:
             if is_lazy(value):
                 value.materialize(shape)
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        for name, value in (*self._parameters.items(), *self._buffers.items()):
-            if is_lazy(value) and prefix + name in destination:
-                destination[prefix + name] = value  # nothing else says that it has no shape
-
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         # A file of an ordinary layer says the shapes as well as an input does.
         for name, value in (*self._parameters.items(), *self._buffers.items()):
