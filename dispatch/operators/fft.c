@@ -309,7 +309,7 @@ tn_status tni_composite_fft_fftfreq(const void *args, tn_tensor **rets) {
         return tn_fail(TN_E_STATE, 0, "fftfreq: n is the number of points, not %lld",
                        (long long)a->n);
     TN_TRY(check_frequencies(a->dtype, &dtype));
-    half[0] = frequencies(&s, 0, (a->n + 1) / 2, dtype, a->device);
+    half[0] = frequencies(&s, 0, a->n / 2 + a->n % 2, dtype, a->device);
     half[1] = frequencies(&s, -(a->n / 2), 0, dtype, a->device);
     if (s.st == TN_OK) {
         tn_status st = tn_cat((tn_tensors){half, 2}, 0, &r);

@@ -142,6 +142,11 @@ tn_status tni_composite__histogram_edges(const void *args, tn_tensor **rets) {
     if (a->bins <= 0)
         return tn_fail(TN_E_STATE, 1, "torch.histogram(): bins must be > 0, got %lld",
                        (long long)a->bins);
+    if (a->bins == INT64_MAX)
+        return tn_fail(TN_E_SHAPE, 1, "torch.histogram(): too many bins: %lld", (long long)a->bins);
+    if (tn_dtype_category(tn_view_dtype(a->input)) != TN_CAT_FLOAT)
+        return tn_fail(TN_E_UNSUPPORTED, 0, "torch.histogram(): input must be floating, got %s",
+                       tn_dtype_name(tn_view_dtype(a->input)));
     if (!a->low.has && a->input->numel > 0) {
         tn_scalar number;
         if ((st = tn_amin(tni_t(a->input), tn_ints_none(), 0, &least))) goto out;

@@ -131,6 +131,8 @@ MATH: list[Refusal] = [
      lambda: tn.gradient(v, edge_order=3)),
     (R, "expected each dimension size to be at least edge_order+1", lambda: tn.gradient(v[:1])),
     (R, "torch.histogram(): bins must be > 0, got 0", lambda: tn.histogram(v, 0)),
+    (R, "torch.histogram(): too many bins: 9223372036854775807",
+     lambda: tn.histogram(v, 2**63 - 1)),
     (R, "bins tensor should have one dimension and at least two edges",
      lambda: tn.histogram(v, v[:1]) ),
     (R, "torch.histc(): bins must be > 0, got 0", lambda: tn.histc(v, 0)),

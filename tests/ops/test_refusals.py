@@ -226,6 +226,7 @@ def test_searches_splits_and_blocks() -> None:
     refused(
         NotImplementedError, lambda: tn.tril_indices(2, 2, dtype=tn.float32),
         lambda: tn.triu_indices(2, 2, dtype=tn.bool), lambda: tn.histogramdd(i, [3, 3, 3]),
+        lambda: tn.histogram(i, 2**31), lambda: tn.histogram(i, 3),
     )  # fmt: skip
     refused(TypeError, lambda: tn.isin(1, 2))
     refused(IndexError, lambda: tn.kthvalue(tn.zeros(3, 0), 1))
