@@ -363,6 +363,22 @@ static void expect_refused(unsigned char *f, uint64_t n, const char *why) {
     assert_non_null(strstr(tn_error_last()->message, why));
 }
 
+/* What is a choice in the file is 0 or 1. */
+static void test_choices(void **state) {
+    tn_program *p = record();
+    uint64_t n = 0;
+    (void)state;
+    unsigned char *f = file_of(p, &n);
+    const unsigned char named[] = {1, 0, 0, 0, 1, 0, 0, 0, 'x'}; /* x has a name: a text follows */
+    uint64_t at = 64;
+    while (at + sizeof named < n && memcmp(f + at, named, sizeof named) != 0) at++;
+    assert_true(at + sizeof named < n);
+    f[at] = 2;
+    expect_refused(f, n, "neither 0 nor 1");
+    free(f);
+    tn_program_unref(&p);
+}
+
 /* x[n, 3] flattened: the number 3n follows from the free size of an input, and of nothing else. */
 static void test_sizes_of_nothing(void **state) {
     tn_program *p[2] = {NULL};
@@ -549,6 +565,7 @@ int main(void) {
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_damaged_files),
         cmocka_unit_test(test_sizes_of_nothing),
+        cmocka_unit_test(test_choices),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_numbers_of_two_minds),
         cmocka_unit_test(test_versions_and_names),

@@ -180,6 +180,8 @@ ROWS: dict[str, tuple[Callable[[], Any], Callable[..., Any]]] = {
         lambda: [tn.nn.LSTM(32, 32), tn.rand(8000, 4, 32)], lambda m, x: m(x)[0].sum().backward()),
     "nodes of a graph": (lambda: [long_chain(200000)], lambda y: y.backward()),
     "tril_indices": (lambda: [5000, 5000], tn.tril_indices),
+    "the permutation of lu": (
+        lambda: [tn.ones(1, dtype=tn.int32), 32 * M], tn._C._ops._lu_permutation),
 }  # fmt: skip
 
 

@@ -349,11 +349,12 @@ def main() -> int:
     parser.add_argument("--slow", type=float, default=5)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    if "asan" not in os.environ.get("LD_PRELOAD", ""):  # its shadow alone is larger than any limit
-        # Half a gigabyte more than there is: what is larger is refused, and nothing takes long.
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        most = pages * resource.getpagesize() + (1 << 29)
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    # Half a gigabyte more than there is: what is larger is refused, and nothing takes long. A
+    # sanitizer's own allocator takes address space by larger pieces.
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    room = 1 << (32 if "asan" in os.environ.get("LD_PRELOAD", "") else 29)
+    most = pages * resource.getpagesize() + room
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     what = targets(options.only)
     log = open(options.log, "wb", buffering=0) if options.log else None
     end = time.monotonic() + options.seconds

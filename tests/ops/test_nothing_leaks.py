@@ -169,6 +169,9 @@ STEPS: dict[str, Callable[[], Any]] = {
     "generators": lambda: tn.rand(3, generator=tn.Generator().manual_seed(3)),
     "dtypes": lambda: (x.double(), x.to(tn.int32), x.half(), tn.promote_types(tn.int8, tn.float32)),
     "lists": lambda: (tn.cat([x, x]), tn.stack([x, x]), x.split(2), x.unbind()),
+    "a compiled function": lambda: compiled(),
+    "a compiled function that holds itself": lambda: compiled_in_a_circle(),
+    "a function that is refused": lambda: refused_function(),
     "given outputs": lambda: (tn.add(x, x, out=tn.empty(0)), tn.sort(x, out=(x + 0, x.long()))),
 }  # fmt: skip
 
@@ -188,6 +191,41 @@ def refused_pass() -> None:
     y.add_(1)
     with suppress(RuntimeError):
         y.sum().backward()
+
+
+def compiled() -> None:
+    """Its guards look at a tensor, a number, a list, a dict and an attribute."""
+    weights, how = [leaf.detach(), tn.ones(4)], {"scale": 2.0}
+
+    def fn(a: tn.Tensor, k: int) -> tn.Tensor:
+        return (a * weights[0] + weights[1]) * how["scale"] * k
+
+    fast = tn.compile(fn)
+    for _ in range(4):
+        fast(x, 3)
+
+
+def compiled_in_a_circle() -> None:
+    net = tn.nn.Linear(4, 4)
+    net.again = tn.compile(lambda a: net.forward(a).relu())
+    for _ in range(4):
+        net.again(x)
+
+
+class Written(tn.autograd.Function):
+    """Says that it has written what is no input."""
+
+    @staticmethod
+    def forward(ctx: Any, a: tn.Tensor) -> tuple[tn.Tensor, tn.Tensor]:
+        out = a * 2
+        ctx.save_for_backward(a, out)
+        ctx.mark_dirty(out)
+        return a, out
+
+
+def refused_function() -> None:
+    with suppress(RuntimeError):
+        Written.apply(leaf)
 
 
 def packed() -> None:

@@ -16,7 +16,10 @@ static tn_status permutation(const tn_call *call, const void *args) {
     const int32_t *pivots = p;
     int64_t *to = a->out->data, *end = to + a->out->numel;
     for (; to < end; to += rows, pivots += k) {
-        for (int64_t r = 0; r < rows; r++) to[r] = r;
+        cpu_stretch all = {.n = rows, .cost = 1};
+        while (cpu_next_stretch(&all))
+            for (int64_t r = all.begin; r < all.end; r++) to[r] = r;
+        if (all.st != TN_OK) return all.st;
         for (int64_t r = 0; r < k; r++) {
             int64_t other = (int64_t)pivots[r] - 1;
             if (other < 0 || other >= rows) {
