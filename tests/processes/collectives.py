@@ -2,6 +2,7 @@
 inputs. Runs in several processes; `test_exchanges.py` starts it."""
 
 import copy
+import pickle
 import sys
 from datetime import timedelta
 
@@ -212,6 +213,15 @@ def check_methods_of_a_group() -> None:
     world.broadcast([t], 1).wait()
     same(t, np.ones(2))
     world.barrier().wait()
+    parts = [torch.zeros(2) for _ in RANKS]
+    world.allgather([parts], [torch.full((2,), float(RANK))]).wait()
+    same(torch.stack(parts), np.array([[r, r] for r in RANKS]))
+    world.reduce_scatter([t], [[torch.full((2,), float(r)) for r in RANKS]]).wait()
+    same(t, np.full(2, RANK * SIZE))
+    sent = world.send([torch.full((2,), float(RANK))], (RANK + 1) % SIZE, 3)
+    world.recv([t], (RANK - 1) % SIZE, 3).wait()
+    sent.wait()
+    same(t, np.full(2, (RANK - 1) % SIZE))
     first, second = torch.ones(2), torch.full((3,), float(RANK))
     with dist._coalescing_manager(async_ops=True) as together:
         dist.all_reduce(first)
@@ -224,10 +234,20 @@ def check_methods_of_a_group() -> None:
 
 def check_meshes() -> None:
     from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
 
     mesh = init_device_mesh("cpu", (SIZE, 1), mesh_dim_names=("rows", "columns"))
     assert mesh.get_coordinate() == (RANK, 0)
     assert mesh["columns"]._flatten("alone").size() == 1
+    copied = pickle.loads(pickle.dumps(mesh))
+    assert copied == mesh
+    assert dist.get_process_group_ranks(copied.get_group("rows")) == list(RANKS)
+    cut = distribute_tensor(torch.arange(7.0), mesh["rows"], [Shard(0)])
+    same(pickle.loads(pickle.dumps(cut)).full_tensor(), np.arange(7.0))
+    few = dist.device_mesh.DeviceMesh("cpu", [0, 2])
+    t = torch.ones(1)
+    dist.all_reduce(t, group=few.get_group())  # nothing, outside
+    assert t.item() == (1 if RANK == 1 else 2) and few.get_local_rank() == (0, -1, 1)[RANK]
     flat = mesh._flatten()
     assert flat.mesh_dim_names == ("rows_columns",) and flat.get_local_rank() == RANK
     t = torch.ones(1)

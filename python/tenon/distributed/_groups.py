@@ -82,6 +82,33 @@ class ProcessGroup:
 
         return distributed.broadcast(_only(tensors), None, self, async_op=True, group_src=root)
 
+    def allgather(self, outputs: Any, inputs: Any) -> Any:
+        """all_gather of the only tensor of a list into the only list; returns a work."""
+        from tenon import distributed
+
+        into = _only(outputs) if isinstance(outputs[0], (list, tuple)) else outputs
+        return distributed.all_gather(into, _only(inputs), self, async_op=True)
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, op: Any = None) -> Any:
+        """reduce_scatter of the only list of tensors; returns a work."""
+        from tenon import distributed
+
+        given = _only(inputs) if isinstance(inputs[0], (list, tuple)) else inputs
+        how = distributed.ReduceOp.SUM if op is None else op
+        return distributed.reduce_scatter(_only(outputs), given, how, self, async_op=True)
+
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> Any:
+        """isend to a rank of the group; returns a work."""
+        from tenon import distributed
+
+        return distributed.isend(_only(tensors), group=self, tag=tag, group_dst=dst)
+
+    def recv(self, tensors: Any, src: int, tag: int = 0) -> Any:
+        """irecv from a rank of the group; returns a work."""
+        from tenon import distributed
+
+        return distributed.irecv(_only(tensors), group=self, tag=tag, group_src=src)
+
     def barrier(self) -> Any:
         """barrier; returns a work."""
         from tenon import distributed
@@ -362,6 +389,11 @@ def _group(group: Any) -> ProcessGroup:
             f"Invalid process group specified or has been destroyed: {group.group_name!r}"
         )
     return group
+
+
+def group_of_ranks(ranks: list[int]) -> ProcessGroup | None:
+    """A group of just these ranks of the default group, where this process has one."""
+    return next((g for g in _state.groups if g._ranks == ranks), None)
 
 
 # ---- Other groups --------------------------------------------------------------------------------

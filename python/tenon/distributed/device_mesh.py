@@ -7,6 +7,7 @@ from typing import Any
 
 import tenon
 from tenon import distributed
+from tenon.distributed._groups import group_of_ranks
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
@@ -40,8 +41,17 @@ class DeviceMesh:
         groups = []
         for dim in range(self.mesh.ndim):
             lines = self.mesh.movedim(dim, -1).reshape(-1, self.mesh.shape[dim])
-            groups.append(distributed.new_subgroups_by_enumeration(lines.tolist())[0])
+            own, _ = distributed.new_subgroups_by_enumeration(lines.tolist())
+            groups.append(distributed.GroupMember.NON_GROUP_MEMBER if own is None else own)
         return groups
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Groups by their ranks: a process that loads the mesh looks for its groups of these."""
+        return {**self.__dict__, "_groups": [getattr(g, "_ranks", g) for g in self._groups]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._groups = [group_of_ranks(g) if isinstance(g, list) else g for g in self._groups]
 
     def _dim(self, mesh_dim: int | str | None) -> int:
         if isinstance(mesh_dim, str):
@@ -56,7 +66,13 @@ class DeviceMesh:
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
         """The group of this process along a dimension."""
-        return self._groups[self._dim(mesh_dim)]
+        found = self._groups[self._dim(mesh_dim)]
+        if found is None:
+            raise RuntimeError(
+                "this mesh was loaded where there are no groups of its ranks; "
+                "init_device_mesh makes them"
+            )
+        return found
 
     def get_all_groups(self) -> list[Any]:
         """The groups of this process, by dimension."""

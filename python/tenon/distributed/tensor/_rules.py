@@ -372,11 +372,12 @@ def _norm(x: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype:
 
 
 def _norms(tensors: Any, order: float) -> Any:
-    """The norm of each tensor of a list."""
+    """The norm of each tensor of a list; plain tensors are the same on all ranks."""
     found = [tenon.linalg.vector_norm(t, order) for t in tensors]
-    mesh = found[0].device_mesh
-    whole = [f.full_tensor() for f in found]
-    return type(found[0]).from_local(tenon.stack(whole), mesh, [R] * mesh.ndim)
+    first = next(f for f in found if hasattr(f, "device_mesh"))
+    whole = [f.full_tensor() if hasattr(f, "device_mesh") else f for f in found]
+    mesh = first.device_mesh
+    return type(first).from_local(tenon.stack(whole), mesh, [R] * mesh.ndim)
 
 
 COMPOSITES["linalg_vector_norm"] = COMPOSITES["vector_norm"] = _vector_norm
