@@ -22,6 +22,8 @@
 #define IM_(z) ((z).im)
 #else
 #include <complex.h>
+
+#include "scalar_arc.h"
 #define RE_(z) C_(creal)(z)
 #define IM_(z) C_(cimag)(z)
 #endif
@@ -44,7 +46,11 @@ TMPL_INLINE A f_sub(A x, A y, A alpha) { return x - complex_scale(y, alpha); }
 TMPL_INLINE A f_rsub(A x, A y, A alpha) { return y - complex_scale(x, alpha); }
 TMPL_INLINE A f_neg(A x) { return COMPLEX_(-RE_(x), -IM_(x)); }
 TMPL_INLINE RA f_abs(A x) { return C_(cabs)(x); }
+#if TMPL_DTYPE == TMPL_C64 && !defined(TMPL_CUDA)
+TMPL_INLINE RA f_angle(A x) { return f32_atan2(IM_(x), RE_(x)); }
+#else
 TMPL_INLINE RA f_angle(A x) { return C_(carg)(x); }
+#endif
 TMPL_INLINE A f_sgn(A x) {
     RA r = C_(cabs)(x);
     return r == 0 ? COMPLEX_(0, 0) : COMPLEX_(RE_(x) / r, IM_(x) / r);

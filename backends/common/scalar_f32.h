@@ -1,6 +1,6 @@
 /* scalar_f32.h: elementary functions of float, written so that compilers vectorise loops over them:
  * no tables, no branches, no library calls in the hot ones. Largest errors, measured against double
- * over all of float's range: exp, log 1 ulp; exp2 0.9, and 1.1 where products are not fused; tanh,
+ * over all of float's range: exp, log, log1p 1 ulp; exp2 0.9, and 1.1 where products are not fused; tanh,
  * erf, sigmoid, erfc and the gelu pieces 2 ulp.
  * Polynomials are minimax fits made for these intervals. Functions that scripts rarely spend time in
  * are computed in double with room to spare, or by the C library. */
@@ -95,12 +95,8 @@ TMPL_INLINE float f32_sigmoid(float x) {
 }
 #endif
 
-TMPL_INLINE float f32_log(float x) {
-    bool tiny = x < 0x1p-126f;
-    float y = tiny ? x * 0x1p23f : x;
-    uint32_t u = tmpl_bits32(y) - 0x3f3504f3u;
-    float e = (float)((int32_t)u >> 23) - (tiny ? 23.0f : 0.0f);
-    float f = tmpl_float((u & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+/* log(1 + f) but for f itself, f in [sqrt(1/2) - 1, sqrt(2) - 1). */
+TMPL_INLINE float f32_log_tail(float f) {
     float p = 0x1.1b4c1cp-4f;
     p = F32_FMA(p, f, -0x1.e30d46p-4f);
     p = F32_FMA(p, f, 0x1.e65e06p-4f);
@@ -111,12 +107,39 @@ TMPL_INLINE float f32_log(float x) {
     p = F32_FMA(p, f, -0x1.ffffeep-3f);
     p = F32_FMA(p, f, 0x1.555546p-2f);
     float f2 = f * f;
-    float low = F32_FMA(e, 0x1.0bfbe8p-15f, F32_FMA(f2 * f, p, -0.5f * f2));
-    float r = F32_FMA(e, 0x1.62ep-1f, f + low);
+    return F32_FMA(f2 * f, p, -0.5f * f2);
+}
+
+/* What follows from it for x, whose logarithm is e * ln(2) + f + low. */
+TMPL_INLINE float f32_log_sum(float x, float e, float f, float low) {
+    float r = F32_FMA(e, 0x1.62ep-1f, f + F32_FMA(e, 0x1.0bfbe8p-15f, low));
     r = x > 0x1.fffffep127f ? x : r;
     r = x == 0.0f ? -INFINITY : r;
     return x >= 0.0f ? r : NAN;
 }
+
+TMPL_INLINE float f32_log(float x) {
+    bool tiny = x < 0x1p-126f;
+    float y = tiny ? x * 0x1p23f : x;
+    uint32_t u = tmpl_bits32(y) - 0x3f3504f3u;
+    float e = (float)((int32_t)u >> 23) - (tiny ? 23.0f : 0.0f);
+    float f = tmpl_float((u & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+    return f32_log_sum(x, e, f, f32_log_tail(f));
+}
+
+#if !defined(TMPL_CUDA)
+/* What rounding took from 1 + x counts as much less as the sum is larger than its fraction. */
+TMPL_INLINE float f32_log1p(float x) {
+    float s = 1.0f + x, lost = x - (s - 1.0f);
+    uint32_t u = tmpl_bits32(s) - 0x3f3504f3u;
+    int32_t n = (int32_t)u >> 23;
+    float f = tmpl_float((u & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+    lost = n > 64 ? 0.0f : lost * tmpl_float((uint32_t)(127 - n) << 23); /* 2^-128 is no float */
+    float near = f + lost;
+    float r = f32_log_sum(s, (float)n, near, f32_log_tail(near) + (lost - (near - f)));
+    return x == 0.0f ? x : r;
+}
+#endif
 
 /* Note [Normal tail]
  * Mills' ratio m(a) = (1 - Phi(a)) * e^(a*a/2) falls like 1 / a. With q = 8 / (a + 4), m / q is nearly
@@ -192,6 +215,18 @@ TMPL_INLINE float f32_erfc(float x) {
 }
 
 #if !defined(TMPL_CUDA)
+/* The distribution of the normal numbers: of both sides the tail, which is small. */
+TMPL_INLINE float f32_ndtr(float x) {
+    float a = f32_abs(x);
+    a = a > 14.5f ? 14.5f : a;
+    f32_tail m = f32_mills(a, 4.0f, 0.0f);
+    float h = m.p * m.q, h_low = f32_fma(m.p, m.q, -h) + m.p_low * m.q;
+    float e = f32_exp_square(a, 0.5f, m.low), tail = F32_FMA(h, e, h_low * e) * 0.125f;
+    float near = 0.5f + 0.5f * f32_erf_small(x * 0x1.6a09e6p-1f),
+          far = x < 0.0f ? tail : 1.0f - tail;
+    return x != x ? x : a < 0.7f ? near : far;
+}
+
 TMPL_INLINE float f32_gelu(float x) {
     float a = f32_abs(x);
     a = a > 14.4f ? 14.4f : a;
@@ -235,12 +270,6 @@ TMPL_INLINE float f32_expm1(float x) {
 }
 
 #if !defined(TMPL_CUDA)
-
-TMPL_INLINE float f32_log1p(float x) {
-    float small = x - x * x * (0.5f - x * 0x1.555556p-2f);
-    float large = (float)f64_log_short(1.0 + (double)x);
-    return f32_abs(x) < 0x1p-12f ? (x == 0.0f ? x : small) : large;
-}
 
 TMPL_INLINE float f32_log2(float x) {
     return (float)(f64_log_short((double)x) * 0x1.71547652b82fep+0);

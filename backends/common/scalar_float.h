@@ -143,14 +143,37 @@ TMPL_INLINE A f_xlogy(A x, A y) { return y != y ? y : x == 0 ? K_(0) : x * M_(lo
 TMPL_INLINE A f_copysign(A x, A y) { return B_(copysign)(x, y); }
 TMPL_INLINE A f_hypot(A x, A y) { return ARC_(hypot)(x, y); }
 TMPL_INLINE A f_heaviside(A x, A at) { return x == 0 ? at : (A)(x > 0); }
+
+#if TMPL_DTYPE == TMPL_F64
+typedef uint64_t float_bits_of;
+#define FLOAT_BITS(x) tmpl_bits64(x)
+#define FLOAT_OF(u) tmpl_double(u)
+enum { FLOAT_DIGITS = 52, FLOAT_BIAS = 1022 };
+#else
+typedef uint32_t float_bits_of;
+#define FLOAT_BITS(x) tmpl_bits32(x)
+#define FLOAT_OF(u) tmpl_float(u)
+enum { FLOAT_DIGITS = 23, FLOAT_BIAS = 126 };
+#endif
+#define FLOAT_SIGN ((float_bits_of)1 << (sizeof(float_bits_of) * 8 - 1))
+/* Whole, with a normal exponent; 2^64 for what has none. */
+TMPL_INLINE A float_lifted(A x) {
+    const A least = FLOAT_OF((float_bits_of)1 << FLOAT_DIGITS);
+    return B_(fabs)(x) < least ? x * K_(0x1p64) : x;
+}
 TMPL_INLINE A f__frexp_mantissa(A x) {
-    int e;
-    return C_(frexp)(x, &e);
+    const float_bits_of keep = FLOAT_SIGN | (((float_bits_of)1 << FLOAT_DIGITS) - 1);
+    float_bits_of u = (FLOAT_BITS(float_lifted(x)) & keep) | (float_bits_of)FLOAT_BIAS
+                                                                 << FLOAT_DIGITS;
+    return x == 0 || !(B_(fabs)(x) < (A)INFINITY) ? x : FLOAT_OF(u);
 }
 TMPL_INLINE A f__frexp_exponent(A x) {
-    int e = 0;
-    (void)C_(frexp)(x, &e);
-    return B_(fabs)(x) < (A)INFINITY ? (A)e : K_(0);
+    const A magic = FLOAT_OF((float_bits_of)(FLOAT_BIAS + FLOAT_DIGITS + 1) << FLOAT_DIGITS);
+    A y = float_lifted(x);
+    /* The exponent in the last places of a number whose unit is 1. */
+    float_bits_of field = (FLOAT_BITS(y) & ~FLOAT_SIGN) >> FLOAT_DIGITS;
+    A e = (FLOAT_OF(FLOAT_BITS(magic) | field) - magic) - (y == x ? FLOAT_BIAS : FLOAT_BIAS + 64);
+    return x == 0 || !(B_(fabs)(x) < (A)INFINITY) ? K_(0) : e;
 }
 
 /* The next number of the storage type: one step of its bits. */
@@ -162,7 +185,10 @@ TMPL_INLINE A f_nextafter(A x, A y) {
     if (x == 0) return B_(copysign)(LOAD((T)1), y);
     return LOAD((T)((x < y) == (x > 0) ? bits + 1 : bits - 1));
 #else
-    return C_(nextafter)(x, y);
+    float_bits_of bits = FLOAT_BITS(x), step = (x < y) == (x > 0) ? bits + 1 : bits - 1;
+    A r = x == 0 ? B_(copysign)(FLOAT_OF((float_bits_of)1), y) : FLOAT_OF(step);
+    r = x == y ? y : r;
+    return x != x || y != y ? x + y : r;
 #endif
 }
 
@@ -184,7 +210,12 @@ TMPL_INLINE A f__maximum_backward(A g, A x, A y) {
 }
 TMPL_INLINE A f_clamp_min(A x, A low) { return f_maximum(x, low); }
 TMPL_INLINE A f_clamp_max(A x, A high) { return f_minimum(x, high); }
-TMPL_INLINE A f__clamp(A x, A low, A high) { return f_minimum(f_maximum(x, low), high); }
+/* In the order of operands in which a comparison and a choice are one instruction. */
+TMPL_INLINE A f__clamp(A x, A low, A high) {
+    A r = low > x ? low : x;
+    r = high < r ? high : r;
+    return (low != low) | (high != high) ? low + high : r;
+}
 TMPL_INLINE A f__clamp_backward(A g, A x, A low, A high) {
     return x >= low && x <= high ? g : K_(0);
 }
@@ -215,6 +246,7 @@ TMPL_INLINE A f__relu_step(A x, A h) { return f_relu(x + h); }
 TMPL_INLINE A f__relu_backward(A g, A y) { return y <= 0 ? K_(0) : g; }
 TMPL_INLINE A f_threshold(A x, A t, A v) { return x <= t ? v : x; }
 TMPL_INLINE A f__masked_scale(A x, uint8_t keep, A scale) { return x * (keep ? scale : K_(0)); }
+TMPL_INLINE A f__prelu(A x, A slope) { return x > 0 ? x : x * slope; }
 TMPL_INLINE A f_leaky_relu(A x, A slope) { return x > 0 ? x : x * slope; }
 TMPL_INLINE A f__leaky_relu_backward(A g, A x, A slope) { return x > 0 ? g : g * slope; }
 TMPL_INLINE A f_elu(A x, A alpha) { return x > 0 ? x : alpha * M_(expm1)(x); }

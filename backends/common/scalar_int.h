@@ -86,22 +86,89 @@ TMPL_INLINE A f_round(A x, int64_t decimals) {
 
 /* ---- Division ----------------------------------------------------------------------------------
  * The least value divided by -1 wraps to itself, as its negation does. */
-TMPL_INLINE A f__trunc_divide(A x, A y) {
+TMPL_INLINE A int_divide(A x, A y) {
     if (y == 0) return 0;
     return INT_SIGNED && y == (A)-1 ? f_neg(x) : (A)(x / y);
 }
-TMPL_INLINE A f_fmod(A x, A y) {
-    if (y == 0 || (INT_SIGNED && y == (A)-1)) return 0;
-    return (A)(x % y);
+
+/* CPUs divide vectors of floating numbers, not of whole ones. A quotient that is no whole number is
+ * further from the next one than rounding goes, where the type has 22 digits more than x; of 64 bits
+ * that is so for what INT_FAR leaves, and map_tmpl.h sees to the others. */
+#if defined(TMPL_CUDA)
+#define INT_FAR(x, y) false
+TMPL_INLINE A f__trunc_divide(A x, A y) { return int_divide(x, y); }
+#elif TMPL_DTYPE == TMPL_I64
+#define INT_FAR_BIAS (UINT64_C(1) << 51)
+#define INT_FAR(x, y) ((((U)(x) + INT_FAR_BIAS) | ((U)(y) + INT_FAR_BIAS)) >> 52 != 0)
+/* Conversions that vectors have: by the last places of a double of 52 bits. */
+TMPL_INLINE double int_to_double(A x) {
+    return tmpl_double((U)x + tmpl_bits64(0x1.8p52)) - 0x1.8p52;
 }
-TMPL_INLINE A f_remainder(A x, A y) {
-    A r = f_fmod(x, y);
-    return r != 0 && INT_NEGATIVE(r) != INT_NEGATIVE(y) ? (A)(r + y) : r;
+TMPL_INLINE A int_from_double(double x) {
+    return (A)(tmpl_bits64(x + 0x1.8p52) - tmpl_bits64(0x1.8p52));
+}
+TMPL_INLINE double int_quotient(double a, double b) { return a / (b == 0.0 ? 1.0 : b); }
+TMPL_INLINE double int_floor_of(double q) {
+#if TMPL_HAS_FMA
+    return TMPL_BUILTIN(floor)(q);
+#else
+    double r = (q + 0x1.8p52) - 0x1.8p52;
+    return r > q ? r - 1.0 : r;
+#endif
+}
+TMPL_INLINE double int_trunc_of(double q) {
+    double r = int_floor_of(TMPL_BUILTIN(fabs)(q));
+    return q < 0.0 ? -r : r;
+}
+TMPL_INLINE A f__trunc_divide(A x, A y) {
+    double a = int_to_double(x), b = int_to_double(y), q = int_trunc_of(int_quotient(a, b));
+    return int_from_double(b == 0.0 ? 0.0 : q);
 }
 TMPL_INLINE A f_floor_divide(A x, A y) {
-    A r = f_fmod(x, y), q = f__trunc_divide(x, y);
+    double a = int_to_double(x), b = int_to_double(y), q = int_floor_of(int_quotient(a, b));
+    return int_from_double(b == 0.0 ? 0.0 : q);
+}
+/* Products of quotients and divisors are whole and below 2^53. */
+TMPL_INLINE A f_fmod(A x, A y) {
+    double a = int_to_double(x), b = int_to_double(y), r = a - int_trunc_of(int_quotient(a, b)) * b;
+    return int_from_double(b == 0.0 ? 0.0 : r);
+}
+TMPL_INLINE A f_remainder(A x, A y) {
+    double a = int_to_double(x), b = int_to_double(y), r = a - int_floor_of(int_quotient(a, b)) * b;
+    return int_from_double(b == 0.0 ? 0.0 : r);
+}
+#elif TMPL_DTYPE == TMPL_I32
+#define INT_FAR(x, y) false
+TMPL_INLINE A f__trunc_divide(A x, A y) {
+    double q = (double)x / (y == 0 ? 1.0 : (double)y);
+    A r = (A)(q > (double)INT32_MAX ? (double)INT32_MIN : q);
+    return y == 0 ? 0 : r;
+}
+#else
+#define INT_FAR(x, y) false
+TMPL_INLINE A f__trunc_divide(A x, A y) {
+    A r = (A)(int32_t)((float)x / (y == 0 ? 1.0f : (float)y));
+    return y == 0 ? 0 : r;
+}
+#endif
+/* What follows from r, what fmod leaves, and the quotient q that was cut. */
+TMPL_INLINE A int_remainder(A r, A y) {
+    return r != 0 && INT_NEGATIVE(r) != INT_NEGATIVE(y) ? (A)(r + y) : r;
+}
+TMPL_INLINE A int_floor(A q, A r, A y) {
     return r != 0 && INT_NEGATIVE(r) != INT_NEGATIVE(y) ? (A)(q - 1) : q;
 }
+#if TMPL_DTYPE != TMPL_I64 || defined(TMPL_CUDA)
+TMPL_INLINE A f_fmod(A x, A y) {
+    A r = (A)((U)x - (U)f__trunc_divide(x, y) * (U)y);
+    return y == 0 ? 0 : r;
+}
+TMPL_INLINE A f_remainder(A x, A y) { return int_remainder(f_fmod(x, y), y); }
+TMPL_INLINE A f_floor_divide(A x, A y) {
+    A q = f__trunc_divide(x, y);
+    return int_floor(q, y == 0 ? 0 : (A)((U)x - (U)q * (U)y), y);
+}
+#endif
 
 /* Squaring; a negative exponent leaves 0 unless the base is 1 or -1. */
 TMPL_INLINE A f_pow(A x, A y) {
@@ -129,7 +196,7 @@ TMPL_INLINE A f_gcd(A x, A y) {
 }
 TMPL_INLINE A f_lcm(A x, A y) {
     A g = f_gcd(x, y);
-    return g == 0 ? 0 : (A)((U)f_abs(f__trunc_divide(x, g)) * (U)f_abs(y));
+    return g == 0 ? 0 : (A)((U)f_abs(int_divide(x, g)) * (U)f_abs(y));
 }
 
 /* ---- Shifts ------------------------------------------------------------------------------------

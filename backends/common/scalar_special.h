@@ -1,5 +1,5 @@
-/* scalar_special.h: pointwise formulas of special.h for the floating types. All of them are computed in
- * double: what lies between would overflow or lose digits in less. */
+/* scalar_special.h: pointwise formulas of special.h for the floating types. But for a few they
+ * are computed in double: what lies between would overflow or lose digits in less. */
 #ifndef SCALAR_SPECIAL_H
 #define SCALAR_SPECIAL_H
 
@@ -20,12 +20,18 @@ double y1(double x);
 
 #if TMPL_DTYPE == TMPL_F64 || defined(TMPL_CUDA)
 SPECIAL_1(erfinv, special_erfinv)
+SPECIAL_1(special_entr, special_entr)
+SPECIAL_1(special_ndtr, special_ndtr)
 #else
 TMPL_INLINE A f_erfinv(A x) { return f32_erfinv(x); }
+TMPL_INLINE A f_special_ndtr(A x) { return f32_ndtr(x); }
+TMPL_INLINE A f_special_entr(A x) {
+    A r = x == 0 ? (A)0 : -x * f32_log(x);
+    r = x == INFINITY ? -INFINITY : r;
+    return x < 0 ? -INFINITY : r;
+}
 #endif
-SPECIAL_1(special_entr, special_entr)
 SPECIAL_1(special_erfcx, special_erfcx)
-SPECIAL_1(special_ndtr, special_ndtr)
 SPECIAL_1(special_log_ndtr, special_log_ndtr)
 SPECIAL_1(special_ndtri, special_ndtri)
 SPECIAL_1(i0, bessel_i0)

@@ -122,6 +122,21 @@ static bool only_numbers(const call *c) {
     return all && !c->given;
 }
 
+/* Bools beside whole numbers that fit into a byte, of which nothing but truth comes: b == 1. Promoted to
+ * int64, as a sum of them has to be, they would take eight times the memory. */
+static bool compares_bytes(const call *c) {
+    if (c->compute != TN_I64 || c->op->result_rule != TNI_RESULT_BOOL) return false;
+    for (int i = 0; i < c->nin; i++) {
+        const tn_view *v = &c->in[i]->v;
+        tn_scalar s = {0};
+        if (tn_view_dtype(v) == TN_BOOL) continue;
+        if (!(v->word & TN_W_SCALAR)) return false;
+        tni_scalar_load(tn_view_dtype(v), v->data, &s);
+        if (s.kind != TN_CAT_INT || s.i < 0 || s.i > UINT8_MAX) return false;
+    }
+    return true;
+}
+
 static tn_status find_dtypes(call *c) {
     tn_tensor *of[TN_MAX_OPERANDS];
     int n = 0;
@@ -136,6 +151,7 @@ static tn_status find_dtypes(call *c) {
         if (tni_category(c->compute) == TN_CAT_COMPLEX) c->compute = TN_C128;
     }
     c->result = tni_result_of(c->compute, c->op->result_rule);
+    if (compares_bytes(c)) c->compute = TN_U8;
     return TN_OK;
 }
 

@@ -21,14 +21,35 @@
 #define CHECK_remainder 1
 #define CHECK_fmod 1
 
-/* Angles too large for the vector formulas, and quotients; only they go through the library. */
+/* Angles too large for the vector formulas, and quotients; only they go through the library, or are
+ * divided by the instruction. */
+#if defined(TMPL_DTYPE) && TMPL_DTYPE == TMPL_F64
+#define FIX_sin 1
+#define FIX_cos 1
+TMPL_INLINE bool far_sin(A x) { return f64_abs(x) > F64_ANGLE_MAX; }
+TMPL_INLINE bool far_cos(A x) { return f64_abs(x) > F64_ANGLE_MAX; }
+TMPL_INLINE A fix_sin(A x) { return sin(x); }
+TMPL_INLINE A fix_cos(A x) { return cos(x); }
+#elif defined(TMPL_DTYPE) && TMPL_DTYPE == TMPL_I64
+#define FIX_fmod 1
+#define FIX_remainder 1
+#define FIX_floor_divide 1
+#define FIX__trunc_divide 1
+TMPL_INLINE bool far_fmod(A x, A y) { return INT_FAR(x, y); }
+TMPL_INLINE bool far_remainder(A x, A y) { return INT_FAR(x, y); }
+TMPL_INLINE bool far_floor_divide(A x, A y) { return INT_FAR(x, y); }
+TMPL_INLINE bool far__trunc_divide(A x, A y) { return INT_FAR(x, y); }
+TMPL_INLINE A fix__trunc_divide(A x, A y) { return int_divide(x, y); }
+TMPL_INLINE A fix_fmod(A x, A y) { return (A)((U)x - (U)int_divide(x, y) * (U)y); }
+TMPL_INLINE A fix_remainder(A x, A y) { return int_remainder(fix_fmod(x, y), y); }
+TMPL_INLINE A fix_floor_divide(A x, A y) { return int_floor(int_divide(x, y), fix_fmod(x, y), y); }
+#elif defined(TMPL_DTYPE) && TMPL_IS_FLOAT
 #define FIX_sin 1
 #define FIX_cos 1
 #define FIX_tan 1
 #define FIX_fmod 1
 #define FIX_remainder 1
 #define FIX_floor_divide 1
-#if defined(TMPL_DTYPE) && TMPL_IS_FLOAT && TMPL_DTYPE != TMPL_F64
 TMPL_INLINE bool far_sin(A x) { return f32_abs(x) > F32_ANGLE_MAX; }
 TMPL_INLINE bool far_cos(A x) { return f32_abs(x) > F32_ANGLE_MAX; }
 TMPL_INLINE bool far_tan(A x) { return f32_abs(x) > F32_ANGLE_MAX; }

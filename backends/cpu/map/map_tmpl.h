@@ -114,7 +114,7 @@ static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu
         half_narrow(o + at, y, m);
 #endif
     }
-#elif TMPL_IS_FLOAT && TMPL_DTYPE != TMPL_F64 && TMPL_PASTE2(FIX, OP)
+#elif TMPL_PASTE2(FIX, OP)
     A y[MAP_BLOCK];
     for (int64_t at = 0, m; at < n; at += m, x0 += m, o += m) {
         int odd = 0;

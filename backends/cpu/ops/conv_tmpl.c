@@ -191,6 +191,7 @@ static tn_status widen(const tn_call *call, const tn_view *v, const int64_t *siz
 }
 
 #include "conv_depth_tmpl.h"
+#include "conv_point_tmpl.h"
 
 /* ---- Pixels against taps: forward and the gradient of the input -------------------------------*/
 
@@ -368,6 +369,12 @@ static tn_status forward(const tn_call *call, const void *args) {
         if (!st) st = cpu_packed(call, a->weight, &wp);
         if (!st && a->bias) st = cpu_packed(call, a->bias, &bias);
         return st ? st : depth_forward(call, &g, high, plain, wp, bias, a->out->data);
+    }
+    if (point_fits(&g)) {
+        tn_status st = cpu_packed(call, a->input, &plain);
+        if (!st) st = cpu_packed(call, a->weight, &wp);
+        if (!st && a->bias) st = cpu_packed(call, a->bias, &bias);
+        return st ? st : point_forward(call, &g, plain, wp, bias, a->out->data);
     }
     j.groups = g.groups;
     j.from = g.ci;

@@ -41,6 +41,12 @@ static tn_status add_positions(const tn_call *call, const tn_view *index, int64_
     int64_t line = w.ndim ? w.step[0][0] : 0;
     cpu_stretch s = {.n = index->numel, .cost = 1};
     while (cpu_next_stretch(&s)) {
+        const int64_t *packed = (const int64_t *)(const void *)x;
+        if (first && w.ndim <= 1 && !is32 && line == 8 &&
+            all_within(packed + s.begin, s.end - s.begin, size)) {
+            for (int64_t n = s.begin; n < s.end; n++) at[n] = packed[n] * step;
+            continue;
+        }
         for (int64_t n = s.begin; n < s.end; n++) {
             int64_t i = index_load(x + (w.ndim > 1 ? p.offset[0] : n * line), is32);
             if (w.ndim > 1) walk_next(&w, &p);
@@ -241,7 +247,41 @@ static void into_b(const void *ctx, char *a, int64_t step_a, char *b, int64_t st
     move_line(b, step_b, a, step_a, count, *(const int64_t *)ctx);
 }
 
-tn_status slices_move_into_a(const slices *s) { return slices_write(s, into_a, &s->item); }
+/* The position to come is asked for in time. */
+#define PUT(size)                                                                                  \
+    for (int64_t n = all.begin; n < all.end; n++) {                                                \
+        __builtin_prefetch(a + at_a[n + 16 < all.n ? n + 16 : n], 1);                              \
+        memcpy(a + at_a[n], b + at_b[n], (size_t)(size));                                          \
+    }
+
+/* Single elements, as in x[i] = y: in order, so that of equal positions the last one stays. */
+static tn_status put_elements(void *arg, int64_t begin, int64_t end) {
+    const slices *s = arg;
+    const int64_t *at_a = s->at_a, *at_b = s->at_b;
+    walk_at p;
+    walk_seek(&s->prefix, begin, &p);
+    for (int64_t i = begin; i < end; i++, walk_next(&s->prefix, &p)) {
+        char *a = s->a + p.offset[0];
+        const char *b = s->b + p.offset[1];
+        cpu_stretch all = {.n = s->n, .cost = 1};
+        while (cpu_next_stretch(&all)) {
+            switch (s->item) {
+            case 1: PUT(1) break;
+            case 2: PUT(2) break;
+            case 4: PUT(4) break;
+            case 8: PUT(8) break;
+            default: PUT(s->item)
+            }
+        }
+        if (all.st != TN_OK) return all.st;
+    }
+    return TN_OK;
+}
+
+tn_status slices_move_into_a(slices *s) {
+    if (s->suffix.ndim > 0 || s->n == 0) return slices_write(s, into_a, &s->item);
+    return cpu_parallel(s->prefix.numel, GRAIN_BYTES / (s->n * s->item) + 1, put_elements, s);
+}
 
 #define PICK(type)                                                                                 \
     for (int64_t n = begin; n < end; n++) memcpy(b + s->at_b[n], a + s->at_a[n], sizeof(type))

@@ -34,7 +34,7 @@ tn_status slices_run(const slices *s, const walk_at *prefix, int64_t begin, int6
 /* The same for all prefixes, in parallel over them; equal positions are met in order. */
 tn_status slices_write(const slices *s, slices_fn f, const void *ctx);
 /* a's elements = b's, of any dtype. */
-tn_status slices_move_into_a(const slices *s);
+tn_status slices_move_into_a(slices *s);
 
 /* Index i of a vector or element of an index tensor of dtype int32 or int64. */
 static inline int64_t index_load(const char *p, int is32) {

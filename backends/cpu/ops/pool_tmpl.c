@@ -109,9 +109,9 @@ static void max_range(int64_t o, int64_t k, int64_t stride, int64_t pad, int64_t
 
 enum { RUN = 64 }; /* windows that are looked at together */
 
-/* Windows of two by two that neither overlap nor leave the plane. Each step compares and selects in
- * loops without branches, which become vector code. */
-static tn_status max_plane_2x2(const job *j, const T *x, T *y, int64_t *index) {
+/* Windows of two columns and one or two rows that neither overlap nor leave the plane. Each step compares
+ * and selects in loops without branches, which become vector code. */
+static tn_status max_plane_pairs(const job *j, const T *x, T *y, int64_t *index) {
     A best[RUN];
     int32_t tap[RUN];
     int64_t runs = (j->ow + RUN - 1) / RUN;
@@ -119,7 +119,7 @@ static tn_status max_plane_2x2(const job *j, const T *x, T *y, int64_t *index) {
     while (cpu_next_stretch(&s)) {
         for (int64_t r = s.begin; r < s.end; r++) {
             int64_t oy = r / runs, o = r % runs * RUN, n = j->ow - o < RUN ? j->ow - o : RUN;
-            int64_t at = 2 * oy * j->w + 2 * o;
+            int64_t at = j->kh * oy * j->w + 2 * o;
             const T *top = x + at, *low = top + j->w;
             for (int64_t i = 0; i < n; i++) {
                 A a = LOAD(top[2 * i]), b = LOAD(top[2 * i + 1]);
@@ -127,7 +127,7 @@ static tn_status max_plane_2x2(const job *j, const T *x, T *y, int64_t *index) {
                 best[i] = better ? b : a;
                 tap[i] = better;
             }
-            for (int64_t i = 0; i < n; i++) {
+            for (int64_t i = 0; j->kh == 2 && i < n; i++) {
                 A a = LOAD(low[2 * i]), b = LOAD(low[2 * i + 1]);
                 int right = beats(b, a);
                 A m = right ? b : a;
@@ -228,14 +228,15 @@ static tn_status max_plane(const job *j, const T *x, T *y, int64_t *index) {
 
 static tn_status max_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    int simple = j->kh == 2 && j->kw == 2 && j->sh == 2 && j->sw == 2 && j->ph == 0 && j->pw == 0 &&
-                 j->dh == 1 && j->dw == 1 && 2 * j->oh <= j->h && 2 * j->ow <= j->w;
+    int pairs = j->kh <= 2 && j->kw == 2 && j->sh == j->kh && j->sw == 2 && j->ph == 0 &&
+                j->pw == 0 && j->dh == 1 && j->dw == 1 && j->kh * j->oh <= j->h &&
+                2 * j->ow <= j->w;
     tn_status st = TN_OK;
     for (int64_t p = begin; p < end && st == TN_OK; p++) {
         const T *x = j->x + p * j->h * j->w;
         T *y = j->y + p * j->oh * j->ow;
         int64_t *index = j->index + p * j->oh * j->ow;
-        st = simple ? max_plane_2x2(j, x, y, index) : max_plane(j, x, y, index);
+        st = pairs ? max_plane_pairs(j, x, y, index) : max_plane(j, x, y, index);
     }
     return st;
 }

@@ -24,7 +24,7 @@ _ELEMENTS = {
     "elu", "eq", "erf", "exp", "expm1", "float", "floor", "ge", "gelu", "gt", "half", "hardswish",
     "hardtanh", "int", "bfloat16", "bool", "le", "leaky_relu", "log", "log1p", "logical_and",
     "logical_not", "logical_or", "long", "lt", "masked_fill", "maximum", "minimum", "mish", "mul",
-    "multiply", "nan_to_num", "ne", "neg", "ones_like", "pow", "rand_like", "randn_like",
+    "multiply", "nan_to_num", "ne", "neg", "ones_like", "pow", "_prelu", "rand_like", "randn_like",
     "reciprocal", "relu", "relu6", "round", "rsqrt", "rsub", "selu", "sgn", "sigmoid", "sign",
     "silu", "sin", "sinh", "softplus", "sqrt", "square", "sub", "subtract", "tan", "tanh", "to",
     "true_divide", "trunc", "type", "where", "zeros_like", "empty_like", "full_like", "isnan",

@@ -13,7 +13,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
-from tenon._C import _nn
+from tenon._C import _nn, _ops
 from tenon._tape import overridable
 from tenon._tensor.names import conv_tbc as conv_tbc
 from tenon.nn import _results
@@ -92,7 +92,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight = weight.view([-1 if d == 1 else 1 for d in range(input.dim())])
     elif input.dim() == 0:
         weight = weight.reshape(())
-    return _results.known_as(tenon.where(input > 0, input, weight * input), "PreluKernelBackward0")
+    return _ops._prelu(input, weight)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:

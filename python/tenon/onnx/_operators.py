@@ -92,6 +92,11 @@ def leaky_relu(c: Call) -> str:
     return c.emit("LeakyRelu", c["input"], alpha=float(c["negative_slope"]))
 
 
+@translates("_prelu")
+def prelu(c: Call) -> str:
+    return c.emit("PRelu", c["input"], c["weight"])
+
+
 @translates("softplus")
 def softplus(c: Call) -> str:
     beta = c.number(c["beta"], c.dtype)

@@ -41,7 +41,7 @@ _BINARY = """
 add sub subtract mul multiply div divide true_divide pow __rsub__ __rpow__ __rdiv__ __rtruediv__
 rsub maximum minimum fmax fmin fmod remainder floor_divide atan2 eq ne lt le gt ge __eq__ __ne__
 __lt__ __le__ __gt__ __ge__ logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor
-__and__ __or__ __xor__ where lerp addcmul addcdiv masked_fill copy prelu xlogy hypot copysign
+__and__ __or__ __xor__ where lerp addcmul addcdiv masked_fill copy prelu _prelu xlogy hypot copysign
 logaddexp isclose float_power __pow__ __add__ __sub__ __mul__ __truediv__ threshold_backward
 """.split()
 # Of a sum's terms: f(a) + f(b) = f(a + b).
