@@ -428,3 +428,8 @@ def test_batch_norm_of_several_processes_alone():
     np.testing.assert_allclose(two.eval()(x).tolist(), one.eval()(x).tolist(), 1e-6)
     with pytest.raises(ValueError, match=r"expected at least 2D input \(got 1D input\)"):
         two(tenon.ones(3))
+
+
+def test_the_older_weight_norm_says_that_it_is_old() -> None:
+    with pytest.warns(FutureWarning, match="in favor of"):
+        tenon.nn.utils.weight_norm(tenon.nn.Linear(2, 2))

@@ -188,3 +188,14 @@ def test_what_layers_do_not_refuse():
     assert tenon.nn.CircularPad2d(1)(tenon.ones(1, 2, 2)).shape == (1, 4, 4)
     with tenon.autocast("cpu"):
         tenon.nn.GRU(4, 5)(x.bfloat16())
+
+
+def test_weights_of_recurrent_layers_in_one_row():
+    """By their names programs initialise them."""
+    layer = tenon.nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2)
+    assert layer._flat_weights_names[:5] == [
+        "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_hr_l0"
+    ]  # fmt: skip
+    assert layer._flat_weights_names == [name for name, _ in layer.named_parameters()]
+    assert all(a is b for a, b in zip(layer._flat_weights, layer.parameters(), strict=True))
+    assert tenon.nn.GRU(3, 4, bias=False)._flat_weights_names == ["weight_ih_l0", "weight_hh_l0"]

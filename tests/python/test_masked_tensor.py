@@ -144,6 +144,10 @@ def test_text() -> None:
     assert str(masked_tensor(tn.tensor([1, 20]), tn.tensor([True, False]))) == (
         "MaskedTensor(\n  [1,       --]\n)"
     )
+    wide = masked_tensor(tn.tensor([[1.0, 22026.5], [1.0, 2.0]]), tn.tensor([[False, True]] * 2))
+    assert repr(wide) == (
+        "MaskedTensor(\n  [\n    [        --, 22026.5000],\n    [      --,   2.0000]\n  ]\n)"
+    )
     assert repr(ours().sum()) == f"MaskedTensor({theirs().sum():8.4f}, True)"
     assert repr(ours()[0, 1]) == "MaskedTensor(--, False)"
 

@@ -255,25 +255,30 @@ class MaskedTensor(Tensor):
 
     def __repr__(self, **options: Any) -> str:
         texts = [
-            "--" if not counts else f"{value:.4f}" if isinstance(value, float) else str(value)
+            _MISSING if not counts else f"{value:.4f}" if isinstance(value, float) else str(value)
             for value, counts in zip(
                 self._data.detach().flatten().tolist(), self._mask.flatten().tolist(), strict=True
             )
         ]
         if self.dim() == 0:
-            width = 8 if self.is_floating_point() and texts[0] != "--" else 0
+            width = 8 if self.is_floating_point() and texts[0] != _MISSING else 0
             return f"MaskedTensor({texts[0]:>{width}}, {bool(self._mask)})"
         wide = self.is_floating_point()
-        cells = [f"{t:>8}" if wide or t == "--" else t for t in texts]
+        cells = [f"{t:>8}" if wide and t != _MISSING else t for t in texts]
         return f"MaskedTensor(\n{_rows(cells, list(self.shape), 2)}\n)"
 
     __str__ = __repr__
 
 
+_MISSING = "--"
+
+
 def _rows(cells: list[str], shape: list[int], indent: int) -> str:
     pad = " " * indent
-    if len(shape) == 1:
-        return f"{pad}[{', '.join(cells)}]"
+    if len(shape) == 1:  # what is missing is as wide as the widest element of its row
+        width = max((8 if c == _MISSING else len(c) for c in cells), default=0)
+        row = (c.rjust(width) if c == _MISSING else c for c in cells)
+        return f"{pad}[{', '.join(row)}]"
     step = len(cells) // shape[0] if shape[0] else 0
     parts = [
         _rows(cells[i * step : (i + 1) * step], shape[1:], indent + 2) for i in range(shape[0])

@@ -122,6 +122,15 @@ class RNNBase(Module):
         """Weights need no common block of memory here; kept for programs that call it."""
 
     @property
+    def _flat_weights_names(self) -> list[str]:
+        """Names of all parameters in one row, which programs initialise them by."""
+        return [name for names in self._all_weights for name in names]
+
+    @property
+    def _flat_weights(self) -> list[Parameter]:
+        return [getattr(self, name) for name in self._flat_weights_names]
+
+    @property
     def all_weights(self) -> list[list[Parameter]]:
         """The weights of every layer and direction."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
@@ -232,7 +241,7 @@ class RNNBase(Module):
             self.check_input(x, None if packed is None else packed.batch_sizes)
         h0, c0 = self._start(x, hx, samples, batched, packed)
         options = (
-            [weight for weights in self.all_weights for weight in weights],
+            self._flat_weights,
             self.bias,
             self.num_layers,
             self.dropout,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import tenon
@@ -50,6 +51,13 @@ class _WeightNorm:
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     """Replaces a weight by its direction (name_v) and its length (name_g)."""
+    package = str(tenon.float32).split(".")[0]
+    warnings.warn(
+        f"`{package}.nn.utils.weight_norm` is deprecated in favor of "
+        f"`{package}.nn.utils.parametrizations.weight_norm`.",
+        FutureWarning,
+        stacklevel=2,
+    )
     for hook in module._forward_pre_hooks.values():
         if isinstance(hook, _WeightNorm) and hook.name == name:
             raise RuntimeError(
