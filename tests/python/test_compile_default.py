@@ -652,3 +652,62 @@ def test_writes_by_data_are_none_that_a_gradient_sees() -> None:
         for _ in range(3):
             assert tn.equal(fast(tn.ones(2)), clamped(tn.ones(2)))
         assert ways(fast) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"backend": lambda gm, inputs: gm.forward}])
+def test_sizes_that_lie_side_by_side_make_no_rule(options: dict[str, Any]) -> None:
+    """Of 4 and 5 elements every second one is 2 and 3, which is no size less two."""
+
+    def second(x: tn.Tensor) -> tn.Tensor:
+        y = x[:, ::2]
+        return y * y.shape[1]
+
+    def first(x: tn.Tensor) -> tn.Tensor:
+        y = x.chunk(2, 1)[0]
+        return y * y.shape[1] + y.sum(1, keepdim=True)
+
+    def pooled(x: tn.Tensor) -> tn.Tensor:
+        return nn.functional.max_pool1d(x[None], 3, 2, 1) * 2
+
+    def cut(x: tn.Tensor) -> tn.Tensor:
+        return x[:, :3] * 2
+
+    def far(x: tn.Tensor) -> tn.Tensor:
+        return x[:, :12] * x[:, :12].shape[1]
+
+    def spectrum(x: tn.Tensor) -> tn.Tensor:
+        return tn.fft.rfft(x).abs() + 1
+
+    for fn in (second, first, pooled, cut, far, spectrum):
+        for sizes in ((4, 5, 9, 12, 2, 7, 4), (9, 8, 16, 3, 30), (20, 21, 5, 40)):
+            fast = tn.compile(fn, **options)
+            for n in sizes:
+                x = tn.randn(2, n)
+                assert tn.equal(fast(x), fn(x)), (fn.__name__, sizes, n)
+
+
+def test_a_third_size_is_tried_beside_no_one() -> None:
+    """What is called once is done once, and what follows by a rule has two graphs as ever."""
+    calls: list[int] = []
+
+    class Adds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", tn.zeros(()))
+
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            self.total += x.sum()
+            return x * self.total
+
+    cache = tn.zeros(4)
+    plain, model = Adds(), Adds()
+    fast, keeps = tn.compile(model), tn.compile(lambda x: (cache.add_(1)[0] * x).sum())
+    for i, n in enumerate((4, 5, 9, 4), 1):
+        x = tn.randn(n)
+        assert tn.equal(fast(x), plain(x)) and tn.equal(model.total, plain.total)
+        assert tn.equal(keeps(x), (x * i).sum()) and cache.tolist() == [i] * 4
+    grows = tn.compile(lambda x: tn.cat([x, x]).reshape(-1) * x.shape[0] + len(calls))
+    for n in (4, 5, 9, 12, 3):
+        x = tn.randn(n)
+        assert tn.equal(grows(x), tn.cat([x, x]) * n)
+    assert ways(grows) == 2

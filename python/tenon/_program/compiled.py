@@ -199,8 +199,8 @@ class Compiled:
         except Exception:
             if entry.acts:
                 raise
-            self.fn(*call.args, **call.kwargs)  # fails in the user's lines
-            raise
+            # Fails in the user's lines, or takes sizes at which operators give others than follow.
+            return self.fn(*call.args, **call.kwargs)
         if not isinstance(result, parts.Look):
             return result
         return self._first(call, entry)
@@ -394,6 +394,8 @@ class Compiled:
         return (rec, call.shapes) if general is None else (general, _shapes(general))
 
     def _free_what_differs(self, call: Call, rec: Recorded, watch: Watch) -> Recorded | None:
+        if parts.acts(rec.program):
+            return None  # a rule needs a third size, and the call would do twice what it does
         for entry in self.entries:
             if entry.static != call.static or entry.own != call.own or entry.sized or watch.sized:
                 continue
@@ -409,9 +411,28 @@ class Compiled:
                 continue
             if _generalize(entry.program, rec.program, inputs, dim):
                 entry.sized = True  # its program is another one now
+                if not self._holds_elsewhere(call, entry.program, inputs, dim, sorted((a, b))):
+                    self.dynamic = False
+                    self.entries.remove(entry)
+                    if entry.way in self.ways:
+                        self.ways.remove(entry.way)
+                    return None
                 if not _divides(entry.program.data["nodes"]):
                     return Recorded(entry.program, [], [], rec.outputs, rec.result)
         return None
+
+    def _holds_elsewhere(
+        self, call: Call, program: Any, inputs: list[int], dim: int, seen: list[int]
+    ) -> bool:
+        """Whether what follows from a size, by two of them that may lie side by side, does so far
+        from both."""
+        above = [2 * seen[1] + 1, 2 * seen[1] + 2]
+        below = [[seen[0] // 2 + 1, seen[0] - 1]] if seen[0] >= 8 else []
+        chosen = [(i, dim) for i in inputs]
+        return all(
+            self._agree(call, program, (resized(call.tensors, chosen, n) for n in sizes))
+            for sizes in (above, *below)
+        )
 
     def _free_at_once(
         self, call: Call, rec: Recorded, watch: Watch, marked: list[tuple[int, int]]
@@ -436,14 +457,16 @@ class Compiled:
                 continue
             if second is not None and reason is None and second.outputs.matches(rec.outputs):
                 _generalize(rec.program, second.program, inputs, dim)
-        mixed = rec.program.mixes and not self._agrees(call, rec.program, owner)
+        others = all_resized(rec.program, call.tensors)
+        mixed = rec.program.mixes and not self._agree(call, rec.program, others)
         if mixed or _divides(rec.program.data["nodes"]):
             self.dynamic = False
             return rec, None
         return rec, _shapes(rec)
 
-    def _agrees(self, call: Call, program: Any, owner: Any) -> bool:
-        """Whether what follows from several sizes is what it is when they all differ."""
+    def _agree(self, call: Call, program: Any, others: Iterable[list[Any]]) -> bool:
+        """Whether what follows from sizes is what it is in the first of these calls that works."""
+        owner = getattr(self.fn, "__self__", self.fn)
 
         def record(other: list[Any]) -> Any:
             args, kwargs = call.layout.build([other[i] for i in call.static[3]])
@@ -452,7 +475,6 @@ class Compiled:
             return None if together is None or reason is not None else together.program
 
         try:
-            others = all_resized(program, call.tensors)
             program.agrees("dynamic", (partial(record, other) for other in others))
         except MemoryError:
             raise
