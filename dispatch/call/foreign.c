@@ -18,7 +18,8 @@ tn_status tni_as_units(const tn_tensor *t, tn_tensor **ret_tensor) {
                        tn_dtype_name(tn_view_dtype(&t->v)), TN_MAX_DIMS - 1);
     for (int32_t i = 0; i < n; i++) {
         shape[i] = t->v.shape[i];
-        strides[i] = t->v.strides[i] * each;
+        if (__builtin_mul_overflow(t->v.strides[i], each, &strides[i]))
+            strides[i] = 0; /* one that nobody walks */
     }
     if (each > 1) {
         shape[n] = each;

@@ -188,6 +188,13 @@ PyObject *tnp_numpy(const char *what);
 bool tnp_is_element(int32_t dtype); /* Python has numbers for it */
 /* The element of `dtype` at p as a Python number. */
 PyObject *tnp_element(int32_t dtype, const void *p);
+/* Bytes from one element of a dimension to the next. A stride that nobody walks may be any number: 0
+ * where its bytes are none. */
+static inline int64_t tnp_step(const tn_view *v, int32_t dim) {
+    int64_t bytes;
+    bool counted = !__builtin_mul_overflow(v->strides[dim], tn_view_itemsize(v), &bytes);
+    return counted && v->numel > 0 ? bytes : 0;
+}
 PyObject *tnp_tolist(const tn_tensor *t);
 
 /* ---- factory.c: tensors out of Python data -----------------------------------------------------*/

@@ -275,3 +275,10 @@ def test_an_error_names_the_place_in_the_index(index: object, words: str) -> Non
         x[index]
     with pytest.raises(IndexError, match=words):
         x[index] = 1
+
+
+def test_strides_that_nobody_walks() -> None:
+    """Those of a tensor without elements may have more bytes than a number holds."""
+    empty = tenon.empty(0, 2**31, 2**31)
+    assert empty.stride() == (2**62, 2**31, 1)
+    assert empty.tolist() == [] and memoryview(empty).strides == (0, 0, 0)

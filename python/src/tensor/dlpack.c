@@ -87,7 +87,7 @@ int tnp_getbuffer(PyObject *self, Py_buffer *view, int flags) {
     }
     for (int32_t i = 0; i < v->ndim; i++) {
         e->dims[i] = (Py_ssize_t)v->shape[i];
-        e->dims[TN_MAX_DIMS + i] = (Py_ssize_t)(v->strides[i] * tn_view_itemsize(v));
+        e->dims[TN_MAX_DIMS + i] = (Py_ssize_t)tnp_step(v, i);
     }
     static char nothing[1];
     view->buf = v->data ? v->data : nothing;

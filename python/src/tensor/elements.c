@@ -70,7 +70,7 @@ PyObject *tnp_element(int32_t dtype, const void *p) {
 static PyObject *list_level(const tn_view *v, int32_t dim, const char *p) {
     int32_t dtype = tn_view_dtype(v);
     if (dim == v->ndim) return tnp_element(dtype, p);
-    int64_t n = v->shape[dim], step = v->strides[dim] * tn_view_itemsize(v);
+    int64_t n = v->shape[dim], step = tnp_step(v, dim);
     PyObject *list = PyErr_CheckSignals() < 0 ? NULL : PyList_New((Py_ssize_t)n);
     for (int64_t i = 0; list && i < n; i++) {
         PyObject *item = list_level(v, dim + 1, p + i * step);
