@@ -73,6 +73,31 @@ def check_reductions() -> None:
     same(leaf.detach(), np.full(2, SIZE))
 
 
+def check_sparse_sums() -> None:
+    """Of different numbers of elements, some at the same places; one rank may have none."""
+    places = [[0, 2], [], [2, 2, 1]][RANK]
+    values = torch.tensor([[n + 1.0, RANK] for n in range(len(places))]).reshape(-1, 2)
+    given = torch.sparse_coo_tensor(torch.tensor([places], dtype=torch.int64), values, (4, 2))
+    dist.all_reduce(given)
+    assert given.is_sparse and given.shape == (4, 2)
+    same(given.to_dense(), np.array([[1.0, 0], [3, 2], [2 + 1 + 2, 4], [0, 0]]))
+    expect(RuntimeError, "sparse", lambda: dist.all_reduce(given, dist.ReduceOp.MAX))
+
+
+def check_sparse_gradients() -> None:
+    """DistributedDataParallel of an embedding: averages of the rows that any rank has used."""
+    ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Embedding(5, 2, sparse=True))
+    for step in range(2):
+        ddp.zero_grad()
+        rows = torch.tensor([RANK, 3])
+        (ddp(rows) * torch.tensor([[1.0 + RANK], [step + 1.0]])).sum().backward()
+        grad = ddp.module.weight.grad
+        assert grad.is_sparse and grad.sparse_dim() == 1
+        assert grad.coalesce().indices().tolist() == [[0, 1, 2, 3]]
+        want = np.array([1 / 3, 2 / 3, 1.0, step + 1.0, 0.0])
+        same(grad.to_dense(), np.stack([want, want], 1))
+
+
 def check_movements() -> None:
     for dtype in DTYPES:
         t = tensor(RANK, dtype)

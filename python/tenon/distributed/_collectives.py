@@ -255,8 +255,28 @@ def all_reduce(
     members, how = _group(group), _operation(op, target, "all_reduce")
     if members._world is None:
         return Work([], tensor) if async_op else None
+    if target.is_sparse:
+        if how is not ReduceOp.SUM:
+            raise RuntimeError(f"all_reduce(): cannot use {how} with a sparse tensor")
+        _sum_sparse(tensor, members)
+        return Work([], tensor) if async_op else None
     work = Work([_reduced(members, target, how, _engine.ALL_REDUCE, 0, async_op)], tensor)
     return _finish(work, async_op)
+
+
+def _sum_sparse(tensor: Tensor, members: ProcessGroup) -> None:
+    """The sum of sparse tensors: their elements one behind the other."""
+    own = tensor.detach().coalesce()
+    indices, values = own.indices(), own.values()
+    counts = [tenon.zeros(1, dtype=tenon.int64) for _ in range(members.size())]
+    all_gather(counts, tenon.tensor([own._nnz()]), members)
+    numbers = [int(n.item()) for n in counts]
+    everywhere = [indices.new_empty((indices.shape[0], n)) for n in numbers]
+    all_gather(everywhere, indices, members)
+    found = [values.new_empty((n, *values.shape[1:])) for n in numbers]
+    all_gather(found, values, members)
+    total = tenon.sparse_coo_tensor(tenon.cat(everywhere, 1), tenon.cat(found), own.shape)
+    _copy(tensor, total.coalesce())
 
 
 def all_reduce_coalesced(

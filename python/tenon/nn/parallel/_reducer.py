@@ -117,6 +117,7 @@ class Reducer:
         self.hook: Callable[[Any, GradBucket], Any] | None = None
         self.hook_state: Any = None
         self.divisor = distributed.get_world_size(group)
+        self._sparse: dict[int, int] = {}  # sparse dimensions of gradients; they are averaged dense
         self._enabled = False
         self._ready: set[int] = set()
         self._next = 0
@@ -164,6 +165,9 @@ class Reducer:
         with tenon.no_grad():
             if grad is None:
                 target.zero_()
+            elif grad.is_sparse:
+                self._sparse[id(parameter)] = grad.sparse_dim()
+                target.copy_(grad.to_dense())
             elif grad.data_ptr() != target.data_ptr():
                 target.copy_(grad)
         bucket.pending -= 1
@@ -196,7 +200,9 @@ class Reducer:
         self._enabled = False
 
     def _hand_over(self, parameter: Parameter, average: Tensor) -> None:
-        if self.as_views:
+        if id(parameter) in self._sparse:  # what rows were not used anywhere are left out
+            parameter.grad = average.to_sparse(self._sparse[id(parameter)])
+        elif self.as_views:
             parameter.grad = average
         elif parameter.grad is None:
             parameter.grad = average.clone()
