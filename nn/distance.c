@@ -3,15 +3,18 @@
 #include <string.h>
 
 #include <tenon/args_distance.h>
+#include <tenon/args_loss.h>
 #include <tenon/autograd.h>
 #include <tenon/ops_distance.h>
 #include <tenon/ops_compare.h>
 #include <tenon/ops_create.h>
 #include <tenon/ops_index.h>
+#include <tenon/ops_loss.h>
 #include <tenon/ops_pointwise.h>
 
 #include "nn_priv.h"
 #include "op_distance.h"
+#include "op_loss.h"
 
 enum { FEW_ROWS = 25 }; /* up to where PyTorch computes distances one by one */
 
@@ -49,6 +52,23 @@ tn_status tni_infer__cdist_backward(tn_infer *inf, const void *args) {
     TN_TRY(tni_infer_expect(inf, 0, a->grad, a->x1->ndim, shape, tn_view_dtype(a->x1)));
     TN_TRY(tni_infer_expect(inf, 4, a->distance, a->x1->ndim, shape, tn_view_dtype(a->x1)));
     return tni_infer_set(inf, 0, a->x1->ndim, a->x1->shape);
+}
+
+/* ---- Cosines -----------------------------------------------------------------------------------*/
+
+/* Rows of two dtypes are compared in the one that holds both. */
+tn_status tni_composite_cosine_similarity(const void *args, tn_tensor **rets) {
+    const tn_cosine_similarity_args *a = args;
+    tn_tensor *x[] = {tni_t(a->x1), tni_t(a->x2)}, *r = NULL;
+    int32_t dtype = tni_result_dtype(x, 2);
+    tni_scope s = {0};
+    for (int i = 0; i < 2 && dtype != TN_NO_DTYPE; i++)
+        if (tn_tensor_dtype(x[i]) != dtype) x[i] = scope_convert(&s, x[i], dtype);
+    if (s.st == TN_OK) {
+        tn_status st = tn__cosine_similarity(x[0], x[1], a->dim, a->eps, &r);
+        r = scope_take(&s, st, r);
+    }
+    return scope_finish(&s, r, rets);
 }
 
 /* ---- cdist -------------------------------------------------------------------------------------*/

@@ -97,9 +97,23 @@ static tn_tensor *divergences(tni_scope *s, const comparison *c) {
     return scope_sub(s, own, scope_mul(s, t, tni_t(c->x)));
 }
 
+/* x as an operand of a difference: a truth beside a number is 0 or 1, though operators do not subtract
+ * truths; of two dtypes the wider one counts, also where one is that of a single number. */
+static tn_tensor *operand(tni_scope *s, const tn_view *x, const tn_view *other) {
+    bool truth = tn_view_dtype(x) == TN_BOOL && tn_view_dtype(other) != TN_BOOL;
+    tn_tensor *t = truth ? scope_convert(s, tni_t(x), tn_view_dtype(other)) : tni_t(x);
+    bool single = x->ndim == 0 && other->ndim > 0 && tn_view_dtype(x) != tn_view_dtype(other);
+    return single ? scope_expand(s, t, tn_ints_of(other->shape, other->ndim)) : t;
+}
+
 /* The losses of all elements, weighted but for `weight`. */
 static tn_tensor *terms(tni_scope *s, const comparison *c) {
     tn_tensor *x = tni_t(c->x), *t = tni_t(c->target);
+    if (c->how == TN_ELEMENT_LOSS_SQUARE || c->how == TN_ELEMENT_LOSS_SMOOTH ||
+        c->how == TN_ELEMENT_LOSS_HUBER) {
+        x = operand(s, c->x, c->target);
+        t = operand(s, c->target, c->x);
+    }
     switch (c->how) {
     case TN_ELEMENT_LOSS_SQUARE: return scope_square(s, scope_sub(s, x, t));
     case TN_ELEMENT_LOSS_ABSOLUTE: return scope_unary(s, tn_abs, scope_sub(s, x, t));
@@ -287,7 +301,14 @@ tn_status tni_composite_binary_cross_entropy(const void *args, tn_tensor **rets)
 tn_status tni_composite_binary_cross_entropy_with_logits(const void *args, tn_tensor **rets) {
     const tn_binary_cross_entropy_with_logits_args *a = args;
     comparison c = {TN_ELEMENT_LOSS_LOGITS, 0.0, a->input, a->target, a->weight, a->pos_weight};
-    return reduce(&c, a->reduction, NULL, rets);
+    int32_t dtype = tn_view_dtype(a->target);
+    if (dtype == tn_view_dtype(a->input) || tn_dtype_category(dtype) != TN_CAT_FLOAT)
+        return reduce(&c, a->reduction, NULL, rets);
+    tni_scope s = {0}; /* the loss has the dtype of the targets, as PyTorch's */
+    tn_tensor *y = NULL;
+    tn_status st = reduce(&c, a->reduction, NULL, &y);
+    y = scope_take(&s, st, y);
+    return scope_finish(&s, scope_convert(&s, y, dtype), rets);
 }
 
 /* 'batchmean' is the sum over the number of samples, which is the first size. */

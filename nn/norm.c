@@ -360,11 +360,44 @@ static tn_status scaled_nothing(const tn_batch_norm_args *a, tn_tensor **rets) {
     return scope_finish(&s, y, rets);
 }
 
+static bool has_gaps(const tn_view *v) { return v && v->ndim == 1 && !(v->word & TN_W_CONTIGUOUS); }
+
+static tn_tensor *packed(tni_scope *s, const tn_view *v) {
+    tn_tensor *r = NULL;
+    if (!v || s->st != TN_OK) return NULL;
+    tn_status st = tn_contiguous(tni_t(v), TN_FORMAT_CONTIGUOUS, &r);
+    return scope_take(s, st, r);
+}
+
+/* Kernels take vectors whose elements follow each other; statistics are written back. */
+static tn_status run_packed(const tn_batch_norm_args *a, tn_tensor **rets) {
+    tni_scope s = {0};
+    tn_tensor *mean = packed(&s, a->running_mean), *var = packed(&s, a->running_var), *y = NULL;
+    tn_tensor *weight = packed(&s, a->weight), *bias = packed(&s, a->bias);
+    if (s.st == TN_OK) {
+        tn_status st = tn_batch_norm(tni_t(a->input), mean, var, weight, bias, a->training,
+                                     a->momentum, a->eps, &y);
+        y = scope_take(&s, st, y);
+    }
+    const tn_view *to[] = {a->running_mean, a->running_var};
+    tn_tensor *from[] = {mean, var};
+    for (int i = 0; i < 2 && a->training; i++) {
+        tn_tensor *same = NULL;
+        if (!has_gaps(to[i]) || s.st != TN_OK) continue;
+        s.st = tn_copy_(tni_t(to[i]), from[i], 0, &same);
+        tn_tensor_unref(&same);
+    }
+    return scope_finish(&s, y, rets);
+}
+
 tn_status tni_composite_batch_norm(const void *args, tn_tensor **rets) {
     const tn_batch_norm_args *a = args;
     tn_tensor *mean = NULL, *invstd = NULL;
     const tn_view *x = a->input;
     if (is_mixed(a)) return run_mixed(a, rets);
+    if (has_gaps(a->running_mean) || has_gaps(a->running_var) || has_gaps(a->weight) ||
+        has_gaps(a->bias))
+        return run_packed(a, rets);
     if (x->numel == 0 && x->ndim == 1) return scaled_nothing(a, rets);
     if (a->training && x->ndim >= 2 && x->shape[1] > 0 && x->numel / x->shape[1] == 1) {
         return tn_fail(TN_E_VALUE, 0,

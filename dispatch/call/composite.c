@@ -4,6 +4,7 @@
 #include "plan_priv.h"
 
 #include <tenon/ops_create.h>
+#include <tenon/ops_shape.h>
 
 static inline tn_status check_inputs(const tn_op *op, const void *args) {
     for (int i = 0; i < op->nin; i++) {
@@ -54,6 +55,12 @@ static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, t
     TN_TRY(tni_check_writable(op, given, tn_view_dtype(v)));
     TN_TRY(tni_check_out(op, args, given, tn_view_dtype(v)));
     TN_TRY(tni_check_no_internal_overlap(given));
+    if ((op->flags & TNI_OP_OUT_FILLED) && given->v.numel == v->numel) {
+        tn_tensor *shaped = NULL;
+        TN_TRY(tn_reshape(*ret, tn_ints_of(given->v.shape, given->v.ndim), &shaped));
+        tn_tensor_unref(ret);
+        *ret = shaped;
+    }
     TN_TRY(tni_give(given, *ret));
     tni_bump_version(given);
     tn_tensor_unref(ret);

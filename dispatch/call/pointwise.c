@@ -193,8 +193,9 @@ static tn_status use_given(call *c, int32_t ndim, const int64_t *shape) {
     tn_tensor *o = c->given;
     TN_TRY(tni_check_writable(c->op, o, c->result));
     TN_TRY(tni_check_out(c->op, c->args, o, c->result));
-    bool fits = tni_shape_is(o, ndim, shape);
-    if (!fits && c->inplace)
+    bool fits = tni_shape_is(o, ndim, shape), read = c->inplace;
+    for (int i = 0; i < c->nin && !fits; i++) read |= c->in[i] == o;
+    if (!fits && read)
         return tn_fail(TN_E_SHAPE, -1, "output with shape %s doesn't match the broadcast shape %s",
                        tni_shape_text_of(&o->v), tni_shape_text(ndim, shape));
     TN_TRY(tni_check_no_internal_overlap(o));

@@ -184,6 +184,13 @@ static tn_status make_outputs(structured *s) {
             TN_TRY(tni_check_given(op, s->args, given, inplace, s->any));
             TN_TRY(tni_check_writable(op, given, m->dtype));
             TN_TRY(tni_check_out(op, s->args, given, m->dtype));
+            bool grows = i == 0 && !tni_shape_is(given, m->ndim, m->shape);
+            if (inplace && grows && !(op->flags & TNI_OP_NO_INPLACE))
+                return tn_fail(TN_E_SHAPE, -1,
+                               "%s_(): Bad in-place call: input tensor size %s and output tensor "
+                               "size %s should match",
+                               op->info.name, tni_shape_text_of(&given->v),
+                               tni_shape_text(m->ndim, m->shape));
             TN_TRY(tni_check_no_internal_overlap(given));
         }
         bool direct =

@@ -465,6 +465,10 @@ tn_status tni_composite_index_fill_(const void *args, tn_tensor **rets) {
         tni_scalar_load(tn_view_dtype(a->value), a->value->data, &number);
         TN_TRY(tni_check_scalar_fits(&number, tn_view_dtype(&self->v)));
     }
+    if (ndim == 0 && a->index->numel == 0) {
+        rets[0] = tn_tensor_ref(self);
+        return TN_OK;
+    }
     memcpy(shape, self->v.shape, sizeof *shape * (size_t)ndim);
     tn_tensor *index = from_the_start(&s, tni_t(a->index), ndim ? shape[a->dim] : 1);
     if (ndim) shape[a->dim] = a->index->numel;

@@ -97,11 +97,12 @@ tn_status tni_composite_kron(const void *args, tn_tensor **rets) {
 static tn_tensor *areas(tni_scope *s, tn_tensor *y, tn_tensor *x, double dx, int64_t dim) {
     int64_t n = tn_tensor_ndim(y) ? tn_tensor_shape(y)[dim] : 0, m = n;
     int64_t along[TN_MAX_DIMS], at = dim;
-    if (n == 0) {
-        s->st = tn_fail(TN_E_STATE, 0, "trapezoid: there are no samples along dim %lld",
+    if (n == 0 && tn_tensor_ndim(y) == 0) {
+        s->st = tn_fail(TN_E_INDEX, 0, "Dimension specified as %lld but tensor has no dimensions",
                         (long long)dim);
         return NULL;
     }
+    if (n == 0) return y;
     if (x && tn_tensor_ndim(x) == 1 && tn_tensor_ndim(y) > 1) {
         for (int32_t d = 0; d < tn_tensor_ndim(y); d++) along[d] = 1;
         along[dim] = tn_tensor_shape(x)[0];
@@ -124,9 +125,19 @@ static tn_tensor *areas(tni_scope *s, tn_tensor *y, tn_tensor *x, double dx, int
     return scope_mul_number(s, scope_mul(s, both, step), 0.5);
 }
 
+/* Of samples at equal distances: their sum without half of the first and the last. */
+static tn_tensor *evenly(tni_scope *s, tn_tensor *y, double dx, int64_t dim) {
+    int64_t n = tn_tensor_shape(y)[dim];
+    tn_tensor *first = scope_select(s, y, dim, 0), *last = scope_select(s, y, dim, n - 1);
+    tn_tensor *half = scope_mul_number(s, scope_add(s, first, last), 0.5);
+    return scope_mul_number(s, scope_sub(s, scope_sum(s, y, TN_INTS(dim), 0), half), dx);
+}
+
 static tn_status integral(const tn_view *y, const tn_view *x, double dx, int64_t dim, bool running,
                           tn_tensor **rets) {
     tni_scope s = {0};
+    if (!x && !running && y->ndim > 0 && y->shape[dim] > 0)
+        return scope_finish(&s, evenly(&s, tni_t(y), dx, dim), rets);
     tn_tensor *parts = areas(&s, tni_t(y), x ? tni_t(x) : NULL, dx, dim);
     if (!running) return scope_finish(&s, scope_sum(&s, parts, TN_INTS(dim), 0), rets);
     if (s.st == TN_OK) s.st = tn_cumsum(parts, dim, -1, rets);
@@ -404,12 +415,27 @@ static tn_status of_number(const tn_view *x, double q, tn_opt_int dim, bool keep
     return st;
 }
 
+/* Every q must lie in [0, 1]. Tensors of devices are not waited for. */
+static tn_status check_shares(const tn_view *q) {
+    tni_scope s = {0};
+    if (q->numel == 0 || tn_view_device(q) != 0) return TN_OK;
+    tni_tls.no_grad++;
+    tn_tensor *low = SCOPE(&s, tn_amin(tni_t(q), tn_ints_none(), 0, scope_slot(&s)));
+    tn_tensor *high = SCOPE(&s, tn_amax(tni_t(q), tn_ints_none(), 0, scope_slot(&s)));
+    tn_scalar least = scope_item(&s, low), most = scope_item(&s, high);
+    tni_tls.no_grad--;
+    if (s.st == TN_OK && !(least.re >= 0 && most.re <= 1))
+        s.st = tn_fail(TN_E_STATE, 1, "quantile() q values must be in the range [0, 1]");
+    return scope_finish(&s, NULL, NULL);
+}
+
 static tn_status of_vector(const tn_view *x, const tn_view *q, tn_opt_int dim, bool keepdim,
                            const char *mode, bool skip_nan, tn_tensor **rets) {
     tn_tensor *v = NULL;
     if (q->ndim > 1) return tn_fail(TN_E_STATE, 1, "quantile() q must be a scalar or 1D tensor");
     if (tn_view_dtype(q) != tn_view_dtype(x))
         return tn_fail(TN_E_STATE, 1, "quantile() q tensor must be same dtype as the input tensor");
+    TN_TRY(check_shares(q));
     TN_TRY(tn_reshape(tni_t(q), TN_INTS(-1), &v));
     quantile k = {tni_t(x), v, dim, mode, keepdim, q->ndim == 0, skip_nan};
     tn_status st = quantiles(&k, rets);

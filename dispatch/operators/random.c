@@ -350,7 +350,7 @@ static tn_status dropout_of(tn_tensor *input, double p, int64_t train, tn_tensor
         *ret = tn_tensor_ref(input);
         return TN_OK;
     }
-    if (p == 1.0) return tn_mul_scalar(input, tn_scalar_int(0), ret);
+    if (p == 1.0) return tn_mul_scalar(input, tn_scalar_bool(0), ret);
     TN_TRY(dropped(input, p, ret, &mask));
     tn_tensor_unref(&mask);
     return TN_OK;

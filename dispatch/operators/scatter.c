@@ -410,6 +410,7 @@ tn_status tni_composite_bincount(const void *args, tn_tensor **rets) {
     if (tni_is_meta(&x->v)) return tni_meta_needs_values("bincount");
     if (weights && (weights->v.ndim != 1 || weights->v.numel != x->v.numel))
         return tn_fail(TN_E_STATE, 1, "weights should be 1-d and have the same length as input");
+    if (x->v.numel == 0) weights = NULL; /* counts of nothing are whole numbers */
     if (x->v.numel) TN_TRY(extent(x, &low, &high));
     if (low < 0)
         return tn_fail(TN_E_STATE, 0, "bincount only supports 1-d non-negative integral inputs.");

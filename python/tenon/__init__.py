@@ -179,6 +179,11 @@ _LATER = {
     **dict.fromkeys(("stft", "istft"), "_tensor.signal"),
     **dict.fromkeys(("histogramdd", "nonzero_static", "segment_reduce"), "_tensor.segments"),
     **dict.fromkeys((
+        "_batch_norm_with_update", "_chunk_cat", "_native_batch_norm_legit",
+        "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_upsample_bilinear2d_aa",
+        "split_with_sizes_copy", "unbind_copy",
+    ), "_tensor.inner"),
+    **dict.fromkeys((
         "adaptive_max_pool1d", "alpha_dropout", "alpha_dropout_", "batch_norm", "celu_",
         "cosine_embedding_loss", "ctc_loss", "feature_alpha_dropout",
         "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "instance_norm",

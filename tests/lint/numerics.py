@@ -28,7 +28,7 @@ FUNCTIONS = {
     "_tensor/lobpcg.py:_iterate": "ends by values that it has come to: no formula",
     "linalg.py:matrix_norm": "chooses among norms by a word or number",
     "nn/_pooling.py:_root": "an entry could say lp_pool",
-    "nn/_vision.py:_cubic_weights": "weights of bicubic interpolation; an entry could say them",
+    "nn/_vision.py:_cubic_taps": "weights of bicubic interpolation; an entry could say them",
     "nn/_vision.py:_of_bytes": "sums of bytes by whole weights; an entry could say them",
     "nn/attention/flex_attention.py:flex_attention": "around functions that the caller gives",
     "nn/functional.py:glu": "an entry could say it",

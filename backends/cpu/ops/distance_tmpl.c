@@ -43,7 +43,7 @@ static inline void add_terms(enum kind kind, A p, A x, const A *restrict y, A *r
     for (int i = 0; i < TILE; i++) {
         A d = x - y[i], size = d < 0 ? -d : d;
         switch (kind) {
-        case COUNT: sum[i] += d != 0 ? (A)1 : (A)0; break; /* NaN counts */
+        case COUNT: sum[i] += d != d ? d : d != 0 ? (A)1 : (A)0; break;
         case SUM: sum[i] += size; break;
         case ROOT: sum[i] += d * d; break;
         case POWER: sum[i] += f_pow(size, p); break;

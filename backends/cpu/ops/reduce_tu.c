@@ -456,7 +456,7 @@ static tn_status reduce_to(const tn_plan *p, const red_op *op, finish how, doubl
         st = reduce_all(p, &op_sum, NULL, mean);
         if (st != TN_OK) goto out;
         for (int64_t i = 0; i < n; i++) mean[i] = mean[i] / (RA)divisor;
-        divisor = divisor > correction ? divisor - correction : 0;
+        divisor = divisor > 0 && divisor > correction ? divisor - correction : 0;
     }
 #endif
     (void)correction;

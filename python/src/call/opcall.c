@@ -74,6 +74,17 @@ static bool set_outs(const tnp_overload *o, PyObject *out, tnp_frame *f) {
     return true;
 }
 
+/* Operators of numbers alone give a number, which formulas combine with tensors; a program has asked
+ * for a tensor. Takes `number` over. */
+static tn_tensor *tensor_of(tn_tensor *number) {
+    int32_t dtype = tn_tensor_dtype(number);
+    if (dtype == TN_F64) dtype = tn_dtype_default();
+    if (dtype == TN_C128) dtype = tn_dtype_promote(tn_dtype_default(), TN_C32);
+    tn_tensor *made = tnp_to(number, dtype, NULL, true, TN_FORMAT_PRESERVE);
+    tn_tensor_unref(&number);
+    return made;
+}
+
 static PyObject *finish(const tnp_overload *o, tn_tensor **rets, const tnp_extras *extras) {
     if (TNP_UNLIKELY(extras->pin_memory) && !tnp_pin(&rets[0], -1)) return NULL;
     if (TNP_UNLIKELY(extras->requires_grad)) {
@@ -83,7 +94,13 @@ static PyObject *finish(const tnp_overload *o, tn_tensor **rets, const tnp_extra
             return tnp_raise(st);
         }
     }
-    if (TNP_LIKELY(o->meta.nout == 1)) return tnp_wrap(rets[0]);
+    if (TNP_LIKELY(o->meta.nout == 1)) {
+        if (TNP_UNLIKELY(tn_tensor_view(rets[0])->word & TN_W_SCALAR)) {
+            rets[0] = tensor_of(rets[0]);
+            if (!rets[0]) return NULL;
+        }
+        return tnp_wrap(rets[0]);
+    }
     if (o->meta.nout == 0) Py_RETURN_NONE;
     return wrap_several(o, rets);
 }

@@ -191,7 +191,7 @@ static int to_float(PyObject *value, double *ret, tnp_mismatch *why) {
         return 1;
     }
     tn_scalar s;
-    if (PyBool_Check(value) || PyComplex_Check(value)) return bad_type(why, value);
+    if (PyComplex_Check(value)) return bad_type(why, value);
     int r = to_scalar(value, &s, why);
     if (r > 0) *ret = s.re;
     return r;

@@ -25,7 +25,9 @@ tn_tensor *tnp_to_target(tn_tensor *t, const tnp_target *to) {
     bool asks = to->format == TN_FORMAT_CONTIGUOUS || to->format >= TN_FORMAT_CHANNELS_LAST;
     if (asks && tnp_settle(t) < 0) return NULL;
     uint64_t word = tn_tensor_view(t)->word;
-    bool formats = (to->format == TN_FORMAT_CONTIGUOUS && !(word & TN_W_CONTIGUOUS)) ||
+    /* As in PyTorch, rows are asked for only of images that lie channels last. */
+    bool formats = (to->format == TN_FORMAT_CONTIGUOUS &&
+                    (word & (TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST)) == TN_W_CHANNELS_LAST) ||
                    (to->format >= TN_FORMAT_CHANNELS_LAST && !(word & TN_W_CHANNELS_LAST));
     if (!moves && !converts && !formats && !to->copy) return tn_tensor_ref(t);
     if (!tnp_direct_ready(&to_copy)) return NULL;

@@ -354,7 +354,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """
     if len(tensors) == 1 and isinstance(tensors[0], list | tuple):
         tensors = tuple(tensors[0])
-    return tuple(_C._ops.meshgrid(tensors, indexing=indexing or "ij"))
+    return tuple(_C._ops.meshgrid(tensors, indexing="ij" if indexing is None else indexing))
 
 
 def broadcast_shapes(*shapes: Any) -> Size:

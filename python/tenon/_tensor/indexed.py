@@ -6,11 +6,14 @@ too.
 from __future__ import annotations
 
 import builtins
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 from tenon import _C
 from tenon._C import Tensor
 from tenon._tape import overridable
+from tenon._tensor.functions import result_type
 
 _ops = _C._ops
 
@@ -154,13 +157,20 @@ def isin(
 _FEW = 1024  # comparisons
 
 
+def _number(value: Any, beside: Tensor) -> Tensor:
+    """A number as a 0-d tensor; whole ones above int64's are taken by their bits."""
+    if isinstance(value, builtins.int) and 2**63 <= value < 2**64:
+        return _C.tensor(value - 2**64 if not beside.is_floating_point() else builtins.float(value))
+    return _C.tensor(value, device=beside.device)
+
+
 def _found(elements: Any, test_elements: Any, invert: builtins.bool) -> Tensor:
     if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
         raise TypeError("isin(): one of elements and test_elements must be a Tensor")
     if not isinstance(elements, Tensor):
-        elements = _C.tensor(elements)
+        elements = _number(elements, test_elements)
     if not isinstance(test_elements, Tensor):
-        test_elements = _C.tensor(test_elements, device=elements.device)
+        test_elements = _number(test_elements, elements)
     for given in (elements, test_elements):
         if given.dtype is _C.bool or given.is_complex():
             raise RuntimeError(f"Unsupported input type encountered for isin(): {given.dtype}")
@@ -177,6 +187,21 @@ def _found(elements: Any, test_elements: Any, invert: builtins.bool) -> Tensor:
     return ~found if invert else found
 
 
+def _common_dtype(tensors: Sequence[Tensor]) -> _C.dtype:
+    """The dtype of an operation on all of them: 0-d ones have a say by their kind alone."""
+    kinds = [
+        functools.reduce(_C.promote_types, group)
+        for group in (
+            [t.dtype for t in tensors if t.ndim],
+            [t.dtype for t in tensors if not t.ndim],
+        )
+        if group
+    ]
+    if len(kinds) == 1:
+        return kinds[0]
+    return result_type(_ops.empty(1, dtype=kinds[0]), _ops.empty((), dtype=kinds[1]))
+
+
 def block_diag(*tensors: Tensor) -> Tensor:
     """A matrix with the given matrices along its diagonal.
 
@@ -185,15 +210,16 @@ def block_diag(*tensors: Tensor) -> Tensor:
             [0., 1., 1.]])
     """
     for i, t in enumerate(tensors):
+        if not isinstance(t, Tensor):
+            kind = type(t).__name__
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {kind}")
         if t.ndim > 2:
             raise RuntimeError(
                 f"block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {t.ndim}"
             )
     blocks = [_ops.atleast_2d(t) for t in tensors or [_ops.empty(0)]]
     rows, columns = sum(b.shape[0] for b in blocks), sum(b.shape[1] for b in blocks)
-    dtype = blocks[0].dtype
-    for b in blocks[1:]:
-        dtype = _C.promote_types(dtype, b.dtype)
+    dtype = _common_dtype(tensors or blocks)
     parts = []
     left = 0
     zero = blocks[0].new_zeros((), dtype=dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -275,8 +275,6 @@ def interpolate(
     elif align_corners is None:
         align_corners = False
     spatial = input.dim() - 2
-    if spatial not in (1, 2, 3):
-        raise _no_such_resize(input, mode)
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is None and scale_factor is None:
@@ -288,6 +286,8 @@ def interpolate(
             f"Input and {'size' if size is not None else 'scale_factor'} must have the same "
             f"number of spatial dimensions, but got input with {spatial} and {len(listed)}"
         )
+    if spatial not in (1, 2, 3):
+        raise _no_such_resize(input, mode)
     factors = None
     if size is None:
         size = [int(float(n) * f) for n, f in zip(input.shape[2:], listed)]
@@ -331,6 +331,8 @@ def _resized(
             )
         return _weighted(input, size, align_corners, factors, _SMOOTH[mode])
     if mode == "bicubic" and spatial == 2:
+        if not by_bytes:
+            return _cubic_resize(input, size, align_corners, factors)
         return _weighted(input, size, align_corners, factors, _cubic_weights)
     if by_bytes and mode == "bilinear" and spatial == 2:
         return _weighted(input, size, align_corners, factors, _linear_weights)
@@ -372,6 +374,8 @@ def _weighted(
     input: Tensor, size: Any, align_corners: bool, factors: Any, weights: Callable[..., Tensor]
 ) -> Tensor:
     """An image whose columns, then rows, are sums of the input's."""
+    if input.dtype in (tenon.float16, tenon.bfloat16):
+        return _weighted(input.float(), size, align_corners, factors, weights).to(input.dtype)
     result = input
     for dim in (-1, -2):
         factor = factors[dim] if factors else None
@@ -415,19 +419,44 @@ def _linear_weights(old: int, new: int, align_corners: bool, factor: float | Non
     return weights
 
 
-def _cubic_weights(old: int, new: int, align_corners: bool, factor: float | None) -> Tensor:
-    """(new, old): what each element of the result takes of each element of a dimension."""
+def _cubic_taps(
+    old: int, new: int, align_corners: bool, factor: float | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Four times, for all elements of the result: which element they take, and how much of it."""
     a, source = -0.75, _sources(old, new, align_corners, factor)
     base = source.floor()
     t = source - base
-    weights = tenon.zeros(new, old, dtype=tenon.float64)
     for offset in range(-1, 3):
         x = (t - offset).abs()
         near = ((a + 2) * x - (a + 3)) * x * x + 1
         far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-        place = (base.long() + offset).clamp(0, old - 1).unsqueeze(1)
-        weights.scatter_add_(1, place, tenon.where(x <= 1, near, far).unsqueeze(1))
+        yield (base.long() + offset).clamp(0, old - 1), tenon.where(x <= 1, near, far)
+
+
+def _cubic_weights(old: int, new: int, align_corners: bool, factor: float | None) -> Tensor:
+    """(new, old): what each element of the result takes of each element of a dimension."""
+    weights = tenon.zeros(new, old, dtype=tenon.float64)
+    for place, weight in _cubic_taps(old, new, align_corners, factor):
+        weights.scatter_add_(1, place.unsqueeze(1), weight.unsqueeze(1))
     return weights
+
+
+def _cubic_resize(input: Tensor, size: Any, align_corners: bool, factors: Any) -> Tensor:
+    """Sums of four neighbours by columns, then by rows: elements that are not finite reach no
+    farther, as they would in a product with a matrix of weights. Half precision is rounded once."""
+    if input.dtype in (tenon.float16, tenon.bfloat16):
+        return _cubic_resize(input.float(), size, align_corners, factors).to(input.dtype)
+    result = input
+    for dim in (-1, -2):
+        factor = factors[dim] if factors else None
+        taps = _cubic_taps(input.size(dim), size[dim], align_corners, factor)
+        parts = [
+            result.index_select(dim, place.to(input.device))
+            * weight.to(input.device, input.dtype).reshape(-1, *[1] * (-dim - 1))
+            for place, weight in taps
+        ]
+        result = parts[0] + parts[1] + parts[2] + parts[3]
+    return result
 
 
 def _cubic(x: Tensor) -> Tensor:
