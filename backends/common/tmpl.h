@@ -78,7 +78,7 @@ typedef tmpl_complex<double> tmpl_complex128;
 #endif
 
 /* A fused multiply-add, rounded once, is an instruction. */
-#if defined(__FMA__) || defined(TMPL_CUDA)
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(TMPL_CUDA)
 #define TMPL_HAS_FMA 1
 #else
 #define TMPL_HAS_FMA 0
@@ -141,13 +141,19 @@ TMPL_INLINE uint16_t tmpl_to_f16(float x) {
     return h;
 }
 #else
-/* The half's bits, moved into a float's places, are its value times 2^-112, subnormals included. */
 TMPL_INLINE float tmpl_from_f16(uint16_t h) {
+#if defined(__aarch64__) /* an instruction, for vectors too; that which rounds is none in loops */
+    __fp16 x;
+    memcpy(&x, &h, sizeof x);
+    return (float)x;
+#else
+    /* The half's bits, moved into a float's places, are its value times 2^-112, subnormals included. */
     uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13;
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
     uint32_t u = tmpl_bits32(tmpl_float(magnitude) * 0x1p112f);
     uint32_t special = magnitude >= 0x0f800000u ? 0x7f800000u : 0u;
     return tmpl_float(u | special | sign);
+#endif
 }
 
 /* Adding 1.5 * 2^(e+13) to the magnitude lets the FPU round at the half's last place. */

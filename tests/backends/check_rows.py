@@ -1,15 +1,14 @@
-"""Looks at the rows of a backend: `check_rows.py LIST_ROWS OPS_JSON [--complete [--but NAME...]]`.
+"""Looks at the rows of a backend: `check_rows.py ROWS OPS_JSON [--complete [--but NAME...]]`.
 
-LIST_ROWS prints what would be registered. No two rows may be for the same operator, element type
-and priority in what one device takes; with --complete, every operator that only a kernel computes
-has a row, but for those named.
+ROWS is what list_rows prints: what would be registered. No two rows may be for the same operator,
+element type and priority in what one device takes; with --complete, every operator that only a
+kernel computes has a row, but for those named.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -41,13 +40,12 @@ def missing(rows: list[list[str]], table: Path) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("program")
+    parser.add_argument("rows", type=Path)
     parser.add_argument("table", type=Path)
     parser.add_argument("--complete", action="store_true")
     parser.add_argument("--but", nargs="*", default=[])
     args = parser.parse_args()
-    done = subprocess.run([args.program], stdout=subprocess.PIPE, text=True, check=True)
-    rows = [line.split() for line in done.stdout.splitlines()]
+    rows = [line.split() for line in args.rows.read_text(encoding="utf-8").splitlines()]
     wrong = twice(rows)
     if args.complete:
         wrong += [s for s in missing(rows, args.table) if s.partition(":")[0] not in args.but]

@@ -1,5 +1,6 @@
 #!/bin/sh
 # Tries README's commands and pip in empty Debian systems: `./dev images [CASE...]`; `list` names the cases.
+# `./dev images aarch64 [TESTS...]` is apart from them: aarch64.sh.
 #
 # Needs root, debootstrap and the network. A system is made once per release, under $IMAGES (.cache/images),
 # and copied for each case. ISA=all compiles all instruction sets, as users do; else one, which is faster.
@@ -134,6 +135,10 @@ trial() {
 if [ "${1:-}" = list ]; then
     cases | cut -d'|' -f1-3 | tr '|' ' '
     exit
+fi
+if [ "${1:-}" = aarch64 ]; then
+    shift
+    exec "$here/aarch64.sh" "$@"
 fi
 [ "$(id -u)" = 0 ] || { say "needs root"; exit 2; }
 command -v debootstrap >/dev/null || { say "needs debootstrap"; exit 2; }

@@ -330,6 +330,9 @@ def test_notes_that_are_wrong_are_refused() -> None:
         put([["training", {"module": 0}]], "modules", layer, "_modules"),
         put({"__del__": {"kind": "function", "function": 0}}, "modules", 0, "methods"),
         put({"forward": {"kind": "classmethod", "function": 0}}, "modules", 0, "methods"),
+        put({"space": {"__array_interface__": 1}}, "root"), put({"space": {"a b": 1}}, "root"),
+        put({"__builtins__": {"dict": []}}, "functions", 0, "names"),
+        put({"_format_text": 1}, "functions", 0, "names"),
         put(3, "functions"), put(None, "modules"), put({"traced": "aGk="}, "root"),
     ]  # fmt: skip
     for change in cases:

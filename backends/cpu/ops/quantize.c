@@ -104,7 +104,7 @@ TMPL_INLINE void row_128(const __m128i *s, int32_t *to) {
 #define DOT_ADD add_128
 #define DOT_ROW row_128
 #else
-TMPL_INLINE int32_t add_one(int32_t s, int16_t a, int8_t w) { return s + (int32_t)a * w; }
+TMPL_INLINE int32_t add_one(int32_t s, int32_t a, int32_t w) { return s + a * w; }
 #define DOT_VEC int32_t
 #define DOT_STEP 1
 #define DOT_A(p) (*(p))

@@ -372,7 +372,7 @@ class Reader:
 
     def root(self) -> Any:
         for fn, spec in zip(self.functions, self._note["functions"], strict=True):
-            fn.__globals__.update({k: self.value(v) for k, v in spec["names"].items()})
+            fn.__globals__.update(self._named_values(spec["names"]))
             fn.__defaults__ = tuple(self.value(v) for v in spec["defaults"]) or None
             fn.__kwdefaults__ = {k: self.value(v) for k, v in spec["named"].items()} or None
         for kind, spec in zip(self.classes, self._note["classes"], strict=True):
@@ -476,8 +476,14 @@ class Reader:
             case "traced":
                 return tenon.jit._of_program(_program.load(base64.b64decode(inner)))
             case "space":
-                return Space(**{k: self.value(v) for k, v in inner.items()})
+                return Space(**self._named_values(inner))
         raise ValueError(f"'{key}' is nothing that a script holds")
+
+    def _named_values(self, table: dict[str, Any]) -> dict[str, Any]:
+        for key in table:
+            if not key.isidentifier() or key.startswith("__") or key == words.FORMAT:
+                raise ValueError(f"'{key}' is no name of a script's")
+        return {k: self.value(v) for k, v in table.items()}
 
     def _tensor(self, place: int, data: dict[str, Any]) -> Any:
         if place not in self._tensors:
