@@ -15,8 +15,6 @@ TN_TLS tni_ag_thread tni_agt;
 
 /* ---- Memory ------------------------------------------------------------------------------------*/
 
-static TN_TLS tni_os_exit at_exit;
-
 static void drop_thread_lists(void) {
     for (int i = 0; i < TNI_NODE_CLASSES; i++) {
         while (tni_agt.free_nodes[i]) {
@@ -38,7 +36,7 @@ static void drop_thread_lists(void) {
 void tni_ag_thread_exit_hook(void) {
     if (TN_LIKELY(tni_agt.exit_hook)) return;
     tni_agt.exit_hook = 1;
-    tni_os_at_thread_exit(&at_exit, drop_thread_lists);
+    tni_os_at_thread_exit(drop_thread_lists);
 }
 
 tn_node *tni_node_block(size_t bytes) {

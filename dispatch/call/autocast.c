@@ -21,7 +21,13 @@ typedef struct cached {
     bool recorded;    /* `to` has a history */
 } cached;
 
-static TN_TLS tn_autocast regions[TN_DEVICE_SLOTS];
+/* tn_autocast in few bytes: the memory of threads is scarce where a library is loaded late. */
+typedef struct region {
+    bool enabled, cache;
+    int16_t dtype;
+} region;
+
+static TN_TLS region regions[TN_DEVICE_SLOTS];
 static TN_TLS bool filled; /* with default dtypes */
 static TN_TLS cached *cache;
 static _Atomic int32_t layer_id = -1;
@@ -120,7 +126,7 @@ static bool writes(const tn_op *op, void *args) {
     return false;
 }
 
-static const tn_autocast *region_of(const tn_op *op, const void *args, int32_t *ret_slot) {
+static const region *region_of(const tn_op *op, const void *args, int32_t *ret_slot) {
     tn_tensor *in[MAX_CASTS];
     int n = tni_op_inputs(op, args, in, MAX_CASTS);
     for (int i = 0; i < n && i < MAX_CASTS; i++) {
@@ -145,7 +151,7 @@ static tn_status run(void *ctx, tn_layer_call *next, const tn_op_info *info, voi
     const tn_op *op = (const tn_op *)(const void *)info;
     _Alignas(16) unsigned char mine[TNI_MAX_ARGS_BYTES];
     int32_t slot = 0, dtype = -1;
-    const tn_autocast *r = region_of(op, args, &slot);
+    const region *r = region_of(op, args, &slot);
     (void)ctx;
     if (!r || !r->enabled) return tn_layer_next(next, info, args, rets);
     int rule = op->autocast[slot != 0];
@@ -165,9 +171,9 @@ static tn_status run(void *ctx, tn_layer_call *next, const tn_op_info *info, voi
 
 /* ---- Regions -----------------------------------------------------------------------------------*/
 
-static tn_autocast *region(int32_t slot) {
+static region *region_at(int32_t slot) {
     for (int i = 0; i < TN_DEVICE_SLOTS && !filled; i++)
-        regions[i] = (tn_autocast){.dtype = i == 0 ? TN_BF16 : TN_F16, .cache = 1};
+        regions[i] = (region){.dtype = i == 0 ? TN_BF16 : TN_F16, .cache = true};
     filled = true;
     return &regions[slot];
 }
@@ -180,7 +186,8 @@ static tn_status check(int32_t slot) {
 tn_status tn_autocast_get(int32_t slot, tn_autocast *ret_region) {
     TN_TRY(check(slot));
     if (!ret_region) return tn_fail(TN_E_TYPE, 1, "autocast: the result has no place to go");
-    *ret_region = *region(slot);
+    const region *r = region_at(slot);
+    *ret_region = (tn_autocast){.enabled = r->enabled, .dtype = r->dtype, .cache = r->cache};
     return TN_OK;
 }
 
@@ -196,7 +203,7 @@ tn_status tn_autocast_set(int32_t slot, const tn_autocast *r) {
         if (id < 0) TN_TRY(tn_layer_register(&layer, &id));
         atomic_store_explicit(&layer_id, id, memory_order_release);
     }
-    *region(slot) = *r;
+    *region_at(slot) = (region){r->enabled != 0, r->cache != 0, (int16_t)r->dtype};
     bool any = false;
     for (int i = 0; i < TN_DEVICE_SLOTS; i++) any = any || regions[i].enabled;
     tn_layer_enable(id, any);

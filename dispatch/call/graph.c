@@ -73,7 +73,6 @@ static void give_up(void) {
 }
 
 tn_status tn_graph_begin(tn_graph *g, tn_device device, tn_stream *stream) {
-    static TN_TLS tni_os_exit at_exit;
     TN_TRY(check_graph(g));
     TN_TRY(tni_check_device(device));
     if (tni_tls.watcher)
@@ -85,7 +84,7 @@ tn_status tn_graph_begin(tn_graph *g, tn_device device, tn_stream *stream) {
     if (st == TN_OK) st = tni_capture_begin(g, device, stream);
     if (st == TN_OK) g->state = TNI_GRAPH_CAPTURING;
     tni_os_unlock(&g->lock);
-    if (st == TN_OK) tni_os_at_thread_exit(&at_exit, give_up);
+    if (st == TN_OK) tni_os_at_thread_exit(give_up);
     return st;
 }
 

@@ -158,7 +158,6 @@ static bool has_branches(tn_device device) {
 }
 
 tn_status tn_stream_set_current(tn_device device, tn_stream *stream) {
-    static TN_TLS tni_os_exit at_exit;
     struct tni_current **at = &tni_tls.streams;
     if (stream && !same(stream->device, device))
         return tn_fail(TN_E_DEVICE, 1, "the stream belongs to %s:%d, not to %s:%d",
@@ -179,7 +178,7 @@ tn_status tn_stream_set_current(tn_device device, tn_stream *stream) {
     } else if (stream) {
         c = malloc(sizeof *c);
         if (!c) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-        tni_os_at_thread_exit(&at_exit, drop_streams);
+        tni_os_at_thread_exit(drop_streams);
         *c = (struct tni_current){tn_stream_ref(stream), tni_tls.streams};
         tni_tls.streams = c;
     }

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <link.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,23 +78,35 @@ static pthread_key_t exit_key;
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 static bool exit_key_ok;
 
-static void run_exits(void *list) {
-    for (tni_os_exit *e = list; e;) {
-        tni_os_exit *next = e->next;
-        void (*fn)(void) = e->fn;
-        e->fn = NULL; /* what runs from here on may register it again */
-        fn();
-        e = next;
-    }
+/* The functions of the process, by the bits that threads keep under the key. */
+typedef void (*exit_fn)(void);
+enum { MOST_EXITS = 32 };
+static _Atomic(exit_fn) exits[MOST_EXITS];
+
+/* What these register again is run in another round. */
+static void run_exits(void *bits) {
+    for (int i = MOST_EXITS - 1; i >= 0; i--)
+        if ((uintptr_t)bits >> i & 1u) atomic_load (&exits[i])();
 }
 
 static void make_exit_key(void) { exit_key_ok = pthread_key_create(&exit_key, run_exits) == 0; }
 
-void tni_os_at_thread_exit(tni_os_exit *entry, void (*fn)(void)) {
+/* The bit of a function; MOST_EXITS: there are too many. */
+static int exit_bit(exit_fn fn) {
+    for (int i = 0; i < MOST_EXITS; i++) {
+        exit_fn there = NULL;
+        if (atomic_compare_exchange_strong(&exits[i], &there, fn) || there == fn) return i;
+    }
+    return MOST_EXITS;
+}
+
+void tni_os_at_thread_exit(void (*fn)(void)) {
     pthread_once(&exit_once, make_exit_key);
-    if (!exit_key_ok || entry->fn) return;
-    entry->next = pthread_getspecific(exit_key);
-    if (pthread_setspecific(exit_key, entry) == 0) entry->fn = fn;
+    int i = exit_bit(fn);
+    if (!exit_key_ok || i == MOST_EXITS) return;
+    uintptr_t bits = (uintptr_t)pthread_getspecific(exit_key);
+    if (bits >> i & 1u) return;
+    (void)pthread_setspecific(exit_key, (void *)(bits | (uintptr_t)1 << i)); /* else it is lost */
 }
 
 bool tni_os_at_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void)) {

@@ -36,13 +36,9 @@ typedef pthread_once_t tni_os_once;
 #define TNI_OS_ONCE_INIT PTHREAD_ONCE_INIT
 void tni_os_call_once(tni_os_once *once, void (*fn)(void));
 
-/* Calls fn when the calling thread ends; the last registered first. The entry is thread-local memory of
- * the caller's, zero at first, so that no lack of memory loses it. One that waits already stays as it is. */
-typedef struct tni_os_exit {
-    void (*fn)(void);
-    struct tni_os_exit *next;
-} tni_os_exit;
-void tni_os_at_thread_exit(tni_os_exit *entry, void (*fn)(void));
+/* Calls fn when the calling thread ends, once, however often it was registered; what the process has
+ * registered last comes first. Needs no memory: a thread keeps a bit for each of at most 32 functions. */
+void tni_os_at_thread_exit(void (*fn)(void));
 
 /* ---- Environment, randomness, time -------------------------------------------------------------*/
 /* NULL when unset or when the process runs with elevated rights. */

@@ -102,8 +102,6 @@ bool tni_reach(int32_t ndim, const int64_t *shape, const int64_t *strides, int64
 static TN_TLS char *ring;
 static TN_TLS uint32_t ring_next;
 
-static TN_TLS tni_os_exit at_exit;
-
 static void free_ring(void) {
     free(ring);
     ring = NULL;
@@ -114,7 +112,7 @@ const char *tni_shape_text(int32_t ndim, const int64_t *shape) {
     if (!ring) {
         ring = malloc(BYTES * BUFFERS);
         if (!ring) return "[?]";
-        tni_os_at_thread_exit(&at_exit, free_ring);
+        tni_os_at_thread_exit(free_ring);
     }
     char *text = ring + BYTES * (ring_next++ % BUFFERS);
     size_t at = 0;

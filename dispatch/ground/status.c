@@ -27,8 +27,6 @@ static TN_TLS struct tni_error *mine; /* allocated at the first failure */
 static const tn_error no_memory = {TN_E_MEMORY, -1, "", "out of memory", ""};
 static const tn_error no_error = {TN_OK, -1, "", "no error", ""};
 
-static TN_TLS tni_os_exit at_exit;
-
 static void free_record(void) {
     free(mine);
     mine = NULL;
@@ -37,7 +35,7 @@ static void free_record(void) {
 static struct tni_error *record(void) {
     if (!mine) {
         mine = calloc(1, sizeof *mine);
-        if (mine) tni_os_at_thread_exit(&at_exit, free_record);
+        if (mine) tni_os_at_thread_exit(free_record);
     }
     return mine;
 }

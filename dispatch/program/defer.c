@@ -479,9 +479,8 @@ static void end_thread(void) {
 
 static tn_status try_add(const tn_op *op, const void *args, const tn_tensor *like,
                          tn_tensor **ret_tensor) {
-    static TN_TLS tni_os_exit at_exit;
     tn_status st = TN_OK;
-    tni_os_at_thread_exit(&at_exit, end_thread);
+    tni_os_at_thread_exit(end_thread);
     tni_os_lock(&lock);
     if (!mine || mine->done || mine->program) {
         if (mine) queue_unref(mine);

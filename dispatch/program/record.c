@@ -524,7 +524,6 @@ static void stop(void) {
 
 tn_status tn_program_begin(tn_program **ret_program) {
     static tni_os_once once = TNI_OS_ONCE_INIT;
-    static TN_TLS tni_os_exit at_exit;
     if (!ret_program) return tn_fail(TN_E_TYPE, -1, "program_begin(): no place for the program");
     if (active) return tn_fail(TN_E_STATE, -1, "program_begin(): the thread is recording already");
     tni_os_call_once(&once, add_layer);
@@ -532,7 +531,7 @@ tn_status tn_program_begin(tn_program **ret_program) {
     recorder *r = NULL;
     TN_TRY(tni_recorder_new(&r));
     r->no_grad = tni_tls.no_grad != 0;
-    tni_os_at_thread_exit(&at_exit, stop);
+    tni_os_at_thread_exit(stop);
     r->p->recording = true;
     active = r;
     *ret_program = tn_program_ref(r->p);

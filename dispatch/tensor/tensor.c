@@ -19,8 +19,6 @@ tni_autograd_hooks tni_ag;
 
 static void *block_of(tn_tensor *t) { return (char *)t - LINE; }
 
-static TN_TLS tni_os_exit at_exit;
-
 static void drop_free_tensors(void) {
     while (tni_tls.free_tensors) {
         tn_tensor *t = tni_tls.free_tensors;
@@ -62,7 +60,7 @@ static TN_NOINLINE bool list_takes(tn_tensor *t) {
         return false;
     }
     tni_tls.exit_hook = 1;
-    tni_os_at_thread_exit(&at_exit, drop_free_tensors);
+    tni_os_at_thread_exit(drop_free_tensors);
     return true;
 }
 
