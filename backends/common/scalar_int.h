@@ -156,6 +156,7 @@ TMPL_INLINE A int_remainder(A r, A y) {
     return r != 0 && INT_NEGATIVE(r) != INT_NEGATIVE(y) ? (A)(r + y) : r;
 }
 TMPL_INLINE A int_floor(A q, A r, A y) {
+    (void)y; /* whole numbers without a sign have none to ask for */
     return r != 0 && INT_NEGATIVE(r) != INT_NEGATIVE(y) ? (A)(q - 1) : q;
 }
 #if TMPL_DTYPE != TMPL_I64 || defined(TMPL_CUDA)
