@@ -30,6 +30,17 @@ def cnn() -> nn.Module:
     ).eval()  # fmt: skip
 
 
+class Cut(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, x: tn.Tensor) -> Any:
+        return self.fn(x)
+
+
 class Block(nn.Module):
     """A small language model over bytes; T is at most 16."""
 
@@ -308,6 +319,43 @@ def test_other_sizes_than_the_first() -> None:
     assert traced.head.bias.grad.tolist() == [1, 1]
     with pytest.raises(RuntimeError, match="'x'.*, 3, .* not"):
         traced(tn.randn(1, 4, 8, 8))
+
+
+CUTS = [
+    slice(None, 6), slice(2, 6), slice(-6, None), slice(-6, -1), slice(None, -2), slice(3, None),
+    slice(None, 100), slice(-100, None), slice(5, None, 2), slice(9, 4), slice(-3, 5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+@pytest.mark.parametrize("how", ["trace", "file", "export", "compile", "dynamic"])
+def test_parts_are_cut_by_the_limits_that_were_given(how: str, cut: slice) -> None:
+    """A limit beyond the first call's size must not become that size."""
+
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        y = x * 2
+        y[:, cut] += 1
+        return x[:, cut].sum() + (y * y).sum()
+
+    first = tn.ones(2, 5)
+    if how == "export":
+        length = tn.export.Dim("length", min=2)
+        program = tn.export.export(Cut(fn), (first,), dynamic_shapes=({1: length},))
+        made: Any = program.module()
+    elif how in ("compile", "dynamic"):
+        made = tn.compile(fn, dynamic=how == "dynamic" or None)
+    else:
+        made = jit.trace(fn, (first,))
+    if how == "file":
+        kept = io.BytesIO()
+        jit.save(made, kept)
+        kept.seek(0)
+        made = jit.load(kept)
+    for n in (5, 6, 4, 9, 64, 3):
+        x = np.arange(2.0 * n, dtype=np.float32).reshape(2, n)
+        y = x.astype(np.float64) * 2
+        y[:, cut] += 1
+        assert made(tn.from_numpy(x)).item() == x[:, cut].sum() + (y * y).sum(), n
 
 
 def test_a_file_has_all_sizes_free_that_the_function_takes(tmp_path: Path) -> None:

@@ -105,8 +105,9 @@ static tn_tensor *step_reversed(tn_tensor *t, int64_t dim, int64_t start, int64_
 static tn_tensor *step_slice(tn_tensor *t, int64_t dim, PyObject *slice, bool writing) {
     Py_ssize_t start, stop, step, n = (Py_ssize_t)tn_tensor_shape(t)[dim];
     if (PySlice_Unpack(slice, &start, &stop, &step) < 0) return NULL;
+    /* Limits stay as they are given: a recording would hold what this size makes of them. */
+    if (step > 0) return step_range(t, dim, start, stop, step);
     Py_ssize_t count = PySlice_AdjustIndices(n, &start, &stop, step);
-    if (step > 0) return step_range(t, dim, start, stop < start ? start : stop, step);
     if (writing) {
         PyErr_SetString(PyExc_ValueError, "a slice with a negative step cannot be assigned to");
         return NULL;
