@@ -301,14 +301,7 @@ tn_status tni_composite_binary_cross_entropy(const void *args, tn_tensor **rets)
 tn_status tni_composite_binary_cross_entropy_with_logits(const void *args, tn_tensor **rets) {
     const tn_binary_cross_entropy_with_logits_args *a = args;
     comparison c = {TN_ELEMENT_LOSS_LOGITS, 0.0, a->input, a->target, a->weight, a->pos_weight};
-    int32_t dtype = tn_view_dtype(a->target);
-    if (dtype == tn_view_dtype(a->input) || tn_dtype_category(dtype) != TN_CAT_FLOAT)
-        return reduce(&c, a->reduction, NULL, rets);
-    tni_scope s = {0}; /* the loss has the dtype of the targets, as PyTorch's */
-    tn_tensor *y = NULL;
-    tn_status st = reduce(&c, a->reduction, NULL, &y);
-    y = scope_take(&s, st, y);
-    return scope_finish(&s, scope_convert(&s, y, dtype), rets);
+    return reduce(&c, a->reduction, NULL, rets);
 }
 
 /* 'batchmean' is the sum over the number of samples, which is the first size. */

@@ -389,7 +389,7 @@ def map_once(
 @contextmanager
 def _entered(level: Level) -> Iterator[None]:
     outer = levels()
-    drawn = nullcontext() if level.randomness == "same" else _Draws(level)
+    drawn = _Draws(level) if level.randomness == "different" else nullcontext()
     _running.levels = (*outer, level)
     try:
         with drawn:
@@ -417,7 +417,7 @@ def _in_parts(
 
 
 class _Draws(BaseTorchFunctionMode):
-    """What draws random numbers without mapped tensors does it for each element, or raises."""
+    """What draws random numbers without mapped tensors does it for each element."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -433,8 +433,6 @@ class _Draws(BaseTorchFunctionMode):
             or not vmap_rules.draws(name, args, keywords)
         ):
             return func(*args, **keywords)
-        if self.level.randomness == "error":
-            raise RuntimeError(_NO_DRAWS)
         if name.endswith("_"):
             raise RuntimeError(
                 f"vmap: {name}: a tensor that is not mapped cannot take different random numbers "
