@@ -1,7 +1,7 @@
 /* scalar_f32.h: elementary functions of float, written so that compilers vectorise loops over them:
  * no tables, no branches, no library calls in the hot ones. Largest errors, measured against double
- * over all of float's range: exp, log, log1p 1 ulp; exp2 0.9, and 1.1 where products are not fused; tanh,
- * erf, sigmoid, erfc and the gelu pieces 2 ulp.
+ * over all of float's range: exp, log, log1p 1 ulp; exp2 0.9, and 1.1 where products are not fused;
+ * tanh, erf, sigmoid, erfc and the gelu pieces 2 ulp.
  * Polynomials are minimax fits made for these intervals. Functions that scripts rarely spend time in
  * are computed in double with room to spare, or by the C library. */
 #ifndef SCALAR_F32_H

@@ -1,6 +1,6 @@
 /* scalar_f64.h: elementary functions of double that loops spend time in, in the same style as
- * scalar_f32.h. Largest errors of sin and cos 0.8 ulp, of erf 1.25. The `_short` forms keep about 35 bits: enough for a float result with a correct last
- * place almost everywhere. */
+ * scalar_f32.h. Largest errors of sin and cos 0.8 ulp, of erf 1.25. The `_short` forms keep about 35
+ * bits: enough for a float result with a correct last place almost everywhere. */
 #ifndef SCALAR_F64_H
 #define SCALAR_F64_H
 
