@@ -86,7 +86,10 @@ static _Atomic(exit_fn) exits[MOST_EXITS];
 /* What these register again is run in another round. */
 static void run_exits(void *bits) {
     for (int i = MOST_EXITS - 1; i >= 0; i--)
-        if ((uintptr_t)bits >> i & 1u) atomic_load (&exits[i])();
+        if ((uintptr_t)bits >> i & 1u) {
+            exit_fn fn = atomic_load(&exits[i]);
+            fn();
+        }
 }
 
 static void make_exit_key(void) { exit_key_ok = pthread_key_create(&exit_key, run_exits) == 0; }
@@ -94,8 +97,9 @@ static void make_exit_key(void) { exit_key_ok = pthread_key_create(&exit_key, ru
 /* The bit of a function; MOST_EXITS: there are too many. */
 static int exit_bit(exit_fn fn) {
     for (int i = 0; i < MOST_EXITS; i++) {
-        exit_fn there = NULL;
-        if (atomic_compare_exchange_strong(&exits[i], &there, fn) || there == fn) return i;
+        exit_fn there = atomic_load(&exits[i]);
+        if (!there && atomic_compare_exchange_strong(&exits[i], &there, fn)) return i;
+        if (there == fn) return i;
     }
     return MOST_EXITS;
 }

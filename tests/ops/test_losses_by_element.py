@@ -1,5 +1,5 @@
-"""Losses that compare element by element in one pass: lengths around blocks, layouts, weights
-and gradients, against NumPy in double."""
+"""Losses that compare element by element: lengths around blocks of kernels, layouts, weights and
+gradients, against NumPy in double."""
 
 from __future__ import annotations
 

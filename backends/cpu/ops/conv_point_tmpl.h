@@ -18,29 +18,6 @@ static bool point_fits(const geometry *g) {
            room_mul(g->ci, PW * (int64_t)sizeof(A)) <= (int64_t)(cpu_os_l1_bytes() / 2);
 }
 
-/* c (R, PW) = sum over k of w[row[r] + k] * x[k * step ..] */
-static void point_product(const A *x, int64_t step, const A *w, const int64_t *row, int64_t n,
-                          A *c) {
-    vector s[R], t[R];
-    const A *p[R];
-    for (int r = 0; r < R; r++) {
-        p[r] = w + row[r];
-        s[r] = t[r] = (vector){0};
-    }
-    for (int64_t k = 0; k < n; k++) {
-        vector a = load(x + k * step), b = load(x + k * step + W);
-        for (int r = 0; r < R; r++) {
-            A v = p[r][k];
-            s[r] += v * a;
-            t[r] += v * b;
-        }
-    }
-    for (int r = 0; r < R; r++) {
-        store(c + r * PW, s[r]);
-        store(c + r * PW + W, t[r]);
-    }
-}
-
 /* n pixels of each input channel of a group, the others 0. */
 static void point_pack(const T *x, const geometry *g, int64_t n, A *panel) {
     for (int64_t k = 0; k < g->ci; k++, x += g->in_size, panel += PW) {
@@ -59,7 +36,7 @@ static void point_panel(const point_job *j, int64_t item, A *panel) {
     for (int64_t o = 0; o < g->co; o += R) {
         int64_t row[R], rows = g->co - o < R ? g->co - o : R;
         for (int64_t r = 0; r < R; r++) row[r] = (group * g->co + o + (r < rows ? r : 0)) * g->ci;
-        point_product(panel, PW, j->w, row, g->ci, c);
+        tile_sum(j->w, row, NULL, true, g->ci, panel, c, 0);
         for (int64_t r = 0; r < rows; r++) {
             A bias = j->bias ? LOAD(j->bias[group * g->co + o + r]) : (A)0;
             T *to = y + (o + r) * g->out_size;

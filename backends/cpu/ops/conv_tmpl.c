@@ -43,9 +43,10 @@ static inline vector load(const A *p) {
 
 static inline void store(A *p, vector v) { memcpy(p, &v, sizeof v); }
 
-/* c (R, PW) = [c +] sum over k of x[row[r] + red[k]] * panel[k] */
-static void tile_product(const A *x, const int64_t *row, const int64_t *red, int64_t n,
-                         const A *panel, A *c, int add) {
+/* c (R, PW) = [c +] sum over k of x[row[r] + red[k]] * panel[k]; in_order: red[k] is k, and red is not
+ * looked at. */
+TMPL_INLINE void tile_sum(const A *x, const int64_t *row, const int64_t *red, bool in_order,
+                          int64_t n, const A *panel, A *c, int add) {
     vector s[R], t[R];
     const A *p[R];
     for (int r = 0; r < R; r++) {
@@ -55,7 +56,7 @@ static void tile_product(const A *x, const int64_t *row, const int64_t *red, int
     }
     for (int64_t k = 0; k < n; k++) {
         vector a = load(panel + k * PW), b = load(panel + k * PW + W);
-        int64_t at = red[k];
+        int64_t at = in_order ? k : red[k];
         for (int r = 0; r < R; r++) {
             A v = p[r][at];
             s[r] += v * a;
@@ -66,6 +67,11 @@ static void tile_product(const A *x, const int64_t *row, const int64_t *red, int
         store(c + r * PW, s[r]);
         store(c + r * PW + W, t[r]);
     }
+}
+
+static void tile_product(const A *x, const int64_t *row, const int64_t *red, int64_t n,
+                         const A *panel, A *c, int add) {
+    tile_sum(x, row, red, false, n, panel, c, add);
 }
 
 /* The same for a panel of which only the first vector of columns is wanted. */
