@@ -11,18 +11,29 @@
 #include <tenon/dtype.h>
 #include <tenon/engine.h>
 
+typedef struct mpi_request mpi_request;
+
 typedef struct mpi_group {
     MPI_Comm comm;
     int size;
     int owned;
+    mpi_request *first; /* RECVs whose messages have not come, in the order of their starts */
+    unsigned walk;      /* the last one through that list */
+    unsigned waits[];   /* [size] the walk in which a RECV from that rank found no message */
 } mpi_group;
 
-typedef struct mpi_request {
-    MPI_Request request;
-    int *counts; /* four lists of ALL_TO_ALL, or NULL */
+struct mpi_request {
+    MPI_Request request; /* of a message: when it has come */
+    int *counts;         /* four lists of ALL_TO_ALL, or NULL */
+    int is_message;      /* a RECV, which what follows belongs to */
+    int has_come;
+    int count, source, tag; /* of what is expected; the source may be MPI_ANY_SOURCE */
     MPI_Datatype type;
-    int expected; /* elements of the message that is to come; -1: it is none */
-} mpi_request;
+    void *out;
+    MPI_Count bytes, expected; /* that the message has, and that out has */
+    void *spill;               /* for a message that is larger than out; or NULL */
+    mpi_request *next;
+};
 
 static int was_aborted;
 
@@ -85,10 +96,13 @@ static tn_status init_once(char *why) {
 }
 
 static tn_status new_group(MPI_Comm comm, int owned, void **ret_group, char *why) {
-    mpi_group *g = malloc(sizeof *g);
+    int size = 0;
+    MPI_Comm_size(comm, &size);
+    mpi_group *g = calloc(1, sizeof *g + (size_t)size * sizeof g->waits[0]);
     if (!g) return fail_memory(why);
-    *g = (mpi_group){.comm = comm, .owned = owned};
-    MPI_Comm_size(comm, &g->size);
+    g->comm = comm;
+    g->owned = owned;
+    g->size = size;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     *ret_group = g;
     return TN_OK;
@@ -199,15 +213,35 @@ static int start_plain(const mpi_group *g, const tn_exchange *x, MPI_Request *re
         return MPI_Iallgather(x->in, n, type, x->out, n, type, g->comm, ret);
     case TN_EXCHANGE_REDUCE_SCATTER:
         return MPI_Ireduce_scatter_block(x->in, x->out, n, type, op, g->comm, ret);
-    case TN_EXCHANGE_SEND: return MPI_Isend(x->in, n, type, x->peer, x->tag, g->comm, ret);
-    default:
-        return MPI_Irecv(x->out, n, type, x->peer == TN_EXCHANGE_ANY ? MPI_ANY_SOURCE : x->peer,
-                         x->tag, g->comm, ret);
+    default: return MPI_Isend(x->in, n, type, x->peer, x->tag, g->comm, ret);
     }
 }
 
+/* Messages are looked at before they are received. MPI_Irecv would say that one is larger than its
+ * place, but only afterwards: Open MPI 4.1 writes the whole of a message that processes of one machine
+ * copy from each other's memory, beyond the end of the place. */
+static void start_message(mpi_group *g, const tn_exchange *x, mpi_request *r) {
+    int size = 1;
+    MPI_Type_size(r->type, &size);
+    r->is_message = 1;
+    r->count = (int)x->count;
+    r->source = x->peer == TN_EXCHANGE_ANY ? MPI_ANY_SOURCE : x->peer;
+    r->tag = x->tag;
+    r->out = x->out;
+    r->expected = (MPI_Count)x->count * size;
+    mpi_request **end = &g->first;
+    while (*end) end = &(*end)->next;
+    *end = r;
+}
+
+static void free_request(mpi_request *r) {
+    free(r->counts);
+    free(r->spill);
+    free(r);
+}
+
 static tn_status start(void *group, const tn_exchange *x, void **ret_request, char *why) {
-    const mpi_group *g = group;
+    mpi_group *g = group;
     if (x->kind != TN_EXCHANGE_BARRIER && type_of(x->dtype) == MPI_DATATYPE_NULL) {
         snprintf(why, TN_ENGINE_WHY, "a dtype that the engine does not know");
         return TN_E_DTYPE;
@@ -216,56 +250,118 @@ static tn_status start(void *group, const tn_exchange *x, void **ret_request, ch
     if (!r) return fail_memory(why);
     tn_status st = TN_OK;
     r->type = type_of(x->dtype);
-    r->expected = x->kind == TN_EXCHANGE_RECV ? (int)x->count : -1;
-    if (x->kind == TN_EXCHANGE_ALL_TO_ALL) {
+    if (x->kind == TN_EXCHANGE_RECV) {
+        start_message(g, x, r);
+    } else if (x->kind == TN_EXCHANGE_ALL_TO_ALL) {
         st = start_all_to_all(g, x, r, why);
     } else {
         int code = start_plain(g, x, &r->request);
         if (code != MPI_SUCCESS) st = fail(why, "MPI", code);
     }
     if (st != TN_OK) {
-        free(r->counts);
-        free(r);
+        free_request(r);
         return st;
     }
     *ret_request = r;
     return TN_OK;
 }
 
-/* A message that is longer than expected is an error of MPI's; a shorter one leaves old elements. */
-static tn_status check_message(const mpi_request *r, const MPI_Status *status, int code,
-                               char *why) {
-    int class = MPI_SUCCESS, count = 0, size = 1;
-    MPI_Type_size(r->type, &size);
-    if (code != MPI_SUCCESS) MPI_Error_class(code, &class);
-    if (class != MPI_SUCCESS && class != MPI_ERR_TRUNCATE) return fail(why, "MPI", code);
-    if (class == MPI_ERR_TRUNCATE) {
-        snprintf(why, TN_ENGINE_WHY, "the message has more bytes than the %lld that are expected",
-                 (long long)size * r->expected);
-        return TN_E_VALUE;
+/* Receives the message where one has come. A larger one than expected goes to a place of its own, as
+ * its sender waits for it to be taken. */
+static tn_status receive(const mpi_group *g, mpi_request *r, char *why) {
+    MPI_Message message;
+    MPI_Status status;
+    int code = MPI_Improbe(r->source, r->tag, g->comm, &r->has_come, &message, &status);
+    if (code != MPI_SUCCESS) return fail(why, "MPI_Improbe", code);
+    if (!r->has_come) return TN_OK;
+    MPI_Get_elements_x(&status, MPI_BYTE, &r->bytes);
+    if (r->bytes <= r->expected) {
+        code = MPI_Imrecv(r->out, r->count, r->type, &message, &r->request);
+    } else {
+        /* in doubles, of which an int counts as many as any message has */
+        size_t doubles = ((size_t)r->bytes + sizeof(double) - 1) / sizeof(double);
+        r->spill = calloc(doubles, sizeof(double));
+        if (!r->spill) return fail_memory(why);
+        code = MPI_Imrecv(r->spill, (int)doubles, MPI_DOUBLE, &message, &r->request);
     }
-    MPI_Get_count(status, r->type, &count);
-    if (count == r->expected) return TN_OK;
+    return code == MPI_SUCCESS ? TN_OK : fail(why, "MPI_Imrecv", code);
+}
+
+/* Looks for the message of r, unless it could be one that an earlier RECV of this walk waits for. */
+static tn_status look(mpi_group *g, mpi_request *r, int *some_wait, int *any_waits, char *why) {
+    const int is_any = r->source == MPI_ANY_SOURCE;
+    if (!*any_waits && (is_any ? !*some_wait : g->waits[r->source] != g->walk)) {
+        tn_status st = receive(g, r, why);
+        if (st != TN_OK || r->has_come) return st;
+    }
+    *some_wait = 1;
+    if (is_any)
+        *any_waits = 1;
+    else
+        g->waits[r->source] = g->walk;
+    return TN_OK;
+}
+
+/* Looks for messages of `last` and of those that were started before it with the same tag, in their
+ * order. */
+static tn_status receive_until(mpi_group *g, const mpi_request *last, char *why) {
+    int some_wait = 0, any_waits = 0, is_last = 0;
+    g->walk++;
+    for (mpi_request **at = &g->first; *at && !is_last;) {
+        mpi_request *r = *at;
+        is_last = r == last;
+        if (r->tag == last->tag) {
+            tn_status st = look(g, r, &some_wait, &any_waits, why);
+            if (st != TN_OK) return st;
+        }
+        if (r->has_come)
+            *at = r->next;
+        else
+            at = &r->next;
+    }
+    return TN_OK;
+}
+
+static tn_status check_message(const mpi_request *r, char *why) {
+    if (r->bytes == r->expected) return TN_OK;
     snprintf(why, TN_ENGINE_WHY, "the message has %lld bytes, %lld are expected",
-             (long long)size * count, (long long)size * r->expected);
+             (long long)r->bytes, (long long)r->expected);
     return TN_E_VALUE;
+}
+
+/* A request that is given up: no walk finds it. */
+static void forget(mpi_group *g, mpi_request *r) {
+    mpi_request **at = &g->first;
+    while (*at && *at != r) at = &(*at)->next;
+    if (*at) *at = r->next;
+    free_request(r);
 }
 
 static tn_status test_from(void *group, void *request, int32_t *ret_done, int32_t *ret_peer,
                            char *why) {
-    (void)group;
+    mpi_group *g = group;
     mpi_request *r = request;
+    *ret_done = 0;
+    if (r->is_message && !r->has_come) {
+        tn_status st = receive_until(g, r, why);
+        if (st != TN_OK) {
+            forget(g, r);
+            return st;
+        }
+        if (!r->has_come) return TN_OK;
+    }
     int done = 0;
     MPI_Status status;
     int code = MPI_Test(&r->request, &done, &status);
     *ret_done = done;
     if (code == MPI_SUCCESS && !done) return TN_OK;
-    const mpi_request ended = *r;
-    free(r->counts);
-    free(r);
-    if (ended.expected < 0) return code == MPI_SUCCESS ? TN_OK : fail(why, "MPI", code);
-    *ret_peer = status.MPI_SOURCE;
-    return check_message(&ended, &status, code, why);
+    tn_status st = code == MPI_SUCCESS ? TN_OK : fail(why, "MPI", code);
+    if (st == TN_OK && r->is_message) {
+        *ret_peer = status.MPI_SOURCE;
+        st = check_message(r, why);
+    }
+    free_request(r);
+    return st;
 }
 
 static tn_status test(void *group, void *request, int32_t *ret_done, char *why) {

@@ -139,7 +139,9 @@ def sizes() -> None:
                 dist.send(torch.full((4,), 5.0), 1, tag=tag)
         if RANK == 1:
             for tag in (0, 7):
-                text = said(lambda few=few, tag=tag: dist.recv(torch.zeros(few), 0, tag=tag))
+                place = torch.zeros(few + many)
+                text = said(lambda out=place[:few], tag=tag: dist.recv(out, 0, tag=tag))
+                assert not place[few:].any(), "written beyond the end"
                 needs(text, f"recv({few} x float32) from rank 0", "the message has", "are expected")
                 got = torch.zeros(4)
                 dist.recv(got, 0, tag=tag)

@@ -88,7 +88,8 @@ typedef struct tn_engine {
     /* Exchanges of one group are started in the same order on all ranks, SEND and RECV aside. */
     tn_status (*start)(void *group, const tn_exchange *x, void **ret_request, char *why);
     /* *ret_done = 1: it is done, and the request has ended; so it has after a failure. */
-    /* TN_E_VALUE of a message that is received: it has come, and is of another size than is expected. */
+    /* TN_E_VALUE of a message that is received: it has come, and is of another size than is expected;
+     * nothing has been written beyond the end of `out`. */
     tn_status (*test)(void *group, void *request, int32_t *ret_done, char *why);
     void (*close)(void *group);
     /* Ends the other processes, too, where the engine can. */
