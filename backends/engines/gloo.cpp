@@ -14,6 +14,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -57,13 +58,23 @@ struct Exchange {
     std::array<uint64_t, 2> ahead{};
     std::unique_ptr<gloo::transport::UnboundBuffer> ahead_buffer, buffer;
     std::vector<char> dropped;
+    bool posted = false;  // of a RECV, guarded by its inbox: Gloo knows of it
+    std::string unposted; // why not
     tn_status status = TN_OK;
     char why[TN_ENGINE_WHY] = "";
     std::atomic<bool> done{false};
 };
 
+// RECVs that no message has come for, by tag, in the order of their starts. Gloo gives a message to one
+// from its rank before one from any: what follows one from any is kept back until that one has its own.
+struct Inbox {
+    std::mutex lock;
+    std::map<int32_t, std::deque<std::shared_ptr<Exchange>>> waiting;
+};
+
 struct Group {
     std::shared_ptr<gloo::rendezvous::Context> context;
+    std::shared_ptr<Inbox> inbox = std::make_shared<Inbox>();
     std::shared_ptr<Meeting> meeting;
     std::string name;
     uint32_t calls = 0; // the thread's: tells exchanges apart that follow each other
@@ -378,10 +389,61 @@ void wait_for_send(Exchange &e, Milliseconds timeout) {
     e.buffer->waitSend(timeout);
 }
 
-void receive(gloo::Context &context, Exchange &e, Milliseconds timeout) {
+std::vector<int> others(const gloo::Context &context) {
+    std::vector<int> ranks;
+    for (int r = 0; r < context.size; r++)
+        if (r != context.rank) ranks.push_back(r);
+    return ranks;
+}
+
+void post(const gloo::Context &context, Exchange &e) {
+    e.posted = true;
+    try {
+        if (e.x.peer == TN_EXCHANGE_ANY)
+            e.ahead_buffer->recv(others(context), slot_of(e.x.tag));
+        else
+            e.ahead_buffer->recv(e.x.peer, slot_of(e.x.tag));
+    } catch (const std::exception &error) {
+        e.unposted = error.what();
+        e.ahead_buffer->abortWaitRecv();
+    }
+}
+
+// Posts what may be posted of a tag, under the inbox's lock.
+void post_waiting(const gloo::Context &context, Inbox &inbox, int32_t tag) {
+    bool any_waits = false;
+    for (const auto &e : inbox.waiting[tag]) {
+        const bool is_any = e->x.peer == TN_EXCHANGE_ANY;
+        if (!e->posted && any_waits && !is_any) return;
+        if (!e->posted) post(context, *e);
+        any_waits = any_waits || is_any;
+    }
+}
+
+void wait_for_ahead(const gloo::Context &context, Inbox &inbox, Exchange &e, Milliseconds timeout) {
     int from = e.x.peer;
-    e.ahead_buffer->waitRecv(&from, timeout);
+    bool came = false;
+    std::exception_ptr failure;
+    try {
+        came = e.ahead_buffer->waitRecv(&from, timeout);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    std::lock_guard<std::mutex> held(inbox.lock);
+    auto &waiting = inbox.waiting[e.x.tag];
+    for (auto at = waiting.begin(); at != waiting.end(); ++at) {
+        if (at->get() != &e) continue;
+        waiting.erase(at);
+        break;
+    }
+    if (failure) std::rethrow_exception(failure);
+    if (!came) throw std::runtime_error(e.unposted);
     e.x.peer = from;
+    post_waiting(context, inbox, e.x.tag);
+}
+
+void receive(gloo::Context &context, Inbox &inbox, Exchange &e, Milliseconds timeout) {
+    wait_for_ahead(context, inbox, e, timeout);
     const uint64_t bytes = e.ahead[0], expected = e.bytes;
     void *data = e.x.out;
     if (bytes != expected) {
@@ -396,13 +458,6 @@ void receive(gloo::Context &context, Exchange &e, Milliseconds timeout) {
                        std::to_string(expected) + " are expected");
 }
 
-std::vector<int> others(const gloo::Context &context) {
-    std::vector<int> ranks;
-    for (int r = 0; r < context.size; r++)
-        if (r != context.rank) ranks.push_back(r);
-    return ranks;
-}
-
 void start_message(Group *g, const std::shared_ptr<Exchange> &e) {
     const tn_exchange *x = &e->x;
     bool sends = x->kind == TN_EXCHANGE_SEND;
@@ -414,18 +469,18 @@ void start_message(Group *g, const std::shared_ptr<Exchange> &e) {
         e->ahead_buffer->send(x->peer, slot_of(x->tag));
         e->buffer = g->context->createUnboundBuffer(const_cast<void *>(x->in), e->bytes);
         e->buffer->send(x->peer, slot_of_message(e->ahead[1]));
-    } else if (x->peer == TN_EXCHANGE_ANY) {
-        e->ahead_buffer->recv(others(*g->context), slot_of(x->tag));
     } else {
-        e->ahead_buffer->recv(x->peer, slot_of(x->tag));
+        std::lock_guard<std::mutex> held(g->inbox->lock);
+        g->inbox->waiting[x->tag].push_back(e);
+        post_waiting(*g->context, *g->inbox, x->tag);
     }
     auto timeout = Milliseconds(x->timeout_ms);
-    std::thread([e, sends, timeout, context = g->context] {
+    std::thread([e, sends, timeout, context = g->context, inbox = g->inbox] {
         finish(*e, [&] {
             if (sends)
                 wait_for_send(*e, timeout);
             else
-                receive(*context, *e, timeout);
+                receive(*context, *inbox, *e, timeout);
         });
     }).detach();
 }

@@ -19,7 +19,7 @@ typedef struct mpi_group {
     int owned;
     mpi_request *first; /* RECVs whose messages have not come, in the order of their starts */
     unsigned walk;      /* the last one through that list */
-    unsigned waits[];   /* [size] the walk in which a RECV from that rank found no message */
+    unsigned none[];    /* [size + 1] the walk in which no message came from that rank; from any */
 } mpi_group;
 
 struct mpi_request {
@@ -32,6 +32,8 @@ struct mpi_request {
     void *out;
     MPI_Count bytes, expected; /* that the message has, and that out has */
     void *spill;               /* for a message that is larger than out; or NULL */
+    int code;                  /* of its Imrecv, if it has come and there was memory for it */
+    int lacks_memory;
     mpi_request *next;
 };
 
@@ -98,7 +100,7 @@ static tn_status init_once(char *why) {
 static tn_status new_group(MPI_Comm comm, int owned, void **ret_group, char *why) {
     int size = 0;
     MPI_Comm_size(comm, &size);
-    mpi_group *g = calloc(1, sizeof *g + (size_t)size * sizeof g->waits[0]);
+    mpi_group *g = calloc(1, sizeof *g + ((size_t)size + 1) * sizeof g->none[0]);
     if (!g) return fail_memory(why);
     g->comm = comm;
     g->owned = owned;
@@ -266,60 +268,63 @@ static tn_status start(void *group, const tn_exchange *x, void **ret_request, ch
     return TN_OK;
 }
 
-/* Receives the message where one has come. A larger one than expected goes to a place of its own, as
- * its sender waits for it to be taken. */
-static tn_status receive(const mpi_group *g, mpi_request *r, char *why) {
-    MPI_Message message;
-    MPI_Status status;
-    int code = MPI_Improbe(r->source, r->tag, g->comm, &r->has_come, &message, &status);
-    if (code != MPI_SUCCESS) return fail(why, "MPI_Improbe", code);
-    if (!r->has_come) return TN_OK;
-    MPI_Get_elements_x(&status, MPI_BYTE, &r->bytes);
+/* Receives a message for r. A larger one than expected goes to a place of its own, as its sender waits
+ * for it to be taken. What goes wrong is said when r is asked for. */
+static void receive(mpi_request *r, MPI_Message *message, const MPI_Status *status) {
+    r->has_come = 1;
+    MPI_Get_elements_x(status, MPI_BYTE, &r->bytes);
     if (r->bytes <= r->expected) {
-        code = MPI_Imrecv(r->out, r->count, r->type, &message, &r->request);
-    } else {
-        /* in doubles, of which an int counts as many as any message has */
-        size_t doubles = ((size_t)r->bytes + sizeof(double) - 1) / sizeof(double);
-        r->spill = calloc(doubles, sizeof(double));
-        if (!r->spill) return fail_memory(why);
-        code = MPI_Imrecv(r->spill, (int)doubles, MPI_DOUBLE, &message, &r->request);
+        r->code = MPI_Imrecv(r->out, r->count, r->type, message, &r->request);
+        return;
     }
-    return code == MPI_SUCCESS ? TN_OK : fail(why, "MPI_Imrecv", code);
+    /* in doubles, of which an int counts as many as any message has */
+    size_t doubles = ((size_t)r->bytes + sizeof(double) - 1) / sizeof(double);
+    r->spill = calloc(doubles, sizeof(double));
+    if (r->spill)
+        r->code = MPI_Imrecv(r->spill, (int)doubles, MPI_DOUBLE, message, &r->request);
+    else
+        r->lacks_memory = 1;
 }
 
-/* Looks for the message of r, unless it could be one that an earlier RECV of this walk waits for. */
-static tn_status look(mpi_group *g, mpi_request *r, int *some_wait, int *any_waits, char *why) {
-    const int is_any = r->source == MPI_ANY_SOURCE;
-    if (!*any_waits && (is_any ? !*some_wait : g->waits[r->source] != g->walk)) {
-        tn_status st = receive(g, r, why);
-        if (st != TN_OK || r->has_come) return st;
+/* Takes the RECV out of the list that a message of that rank and tag is for: the first of them. */
+static mpi_request *take_first(mpi_group *g, int source, int tag) {
+    mpi_request **at = &g->first;
+    while (*at &&
+           ((*at)->tag != tag || ((*at)->source != source && (*at)->source != MPI_ANY_SOURCE)))
+        at = &(*at)->next;
+    mpi_request *r = *at;
+    if (r) *at = r->next;
+    return r;
+}
+
+/* Looks for a message of r until there is none. One that has come meanwhile may be for an earlier RECV,
+ * which found nothing: r, of any rank, does not wait for it, as r's own may be of another rank. */
+static tn_status look(mpi_group *g, mpi_request *r, char *why) {
+    const int none_of = r->source == MPI_ANY_SOURCE ? g->size : r->source;
+    while (!r->has_come && g->none[none_of] != g->walk && g->none[g->size] != g->walk) {
+        MPI_Message message;
+        MPI_Status status;
+        int found = 0;
+        int code = MPI_Improbe(r->source, r->tag, g->comm, &found, &message, &status);
+        if (code != MPI_SUCCESS) return fail(why, "MPI_Improbe", code);
+        if (found)
+            receive(take_first(g, status.MPI_SOURCE, r->tag), &message, &status);
+        else
+            g->none[none_of] = g->walk;
     }
-    *some_wait = 1;
-    if (is_any)
-        *any_waits = 1;
-    else
-        g->waits[r->source] = g->walk;
     return TN_OK;
 }
 
 /* Looks for messages of `last` and of those that were started before it with the same tag, in their
  * order. */
-static tn_status receive_until(mpi_group *g, const mpi_request *last, char *why) {
-    int some_wait = 0, any_waits = 0, is_last = 0;
+static tn_status look_until(mpi_group *g, const mpi_request *last, char *why) {
+    tn_status st = TN_OK;
     g->walk++;
-    for (mpi_request **at = &g->first; *at && !is_last;) {
-        mpi_request *r = *at;
-        is_last = r == last;
-        if (r->tag == last->tag) {
-            tn_status st = look(g, r, &some_wait, &any_waits, why);
-            if (st != TN_OK) return st;
-        }
-        if (r->has_come)
-            *at = r->next;
-        else
-            at = &r->next;
+    for (mpi_request *r = g->first, *next; r && st == TN_OK; r = next) {
+        next = r == last ? NULL : r->next;
+        if (r->tag == last->tag) st = look(g, r, why);
     }
-    return TN_OK;
+    return st;
 }
 
 static tn_status check_message(const mpi_request *r, char *why) {
@@ -343,12 +348,17 @@ static tn_status test_from(void *group, void *request, int32_t *ret_done, int32_
     mpi_request *r = request;
     *ret_done = 0;
     if (r->is_message && !r->has_come) {
-        tn_status st = receive_until(g, r, why);
+        tn_status st = look_until(g, r, why);
         if (st != TN_OK) {
             forget(g, r);
             return st;
         }
         if (!r->has_come) return TN_OK;
+    }
+    if (r->lacks_memory || r->code != MPI_SUCCESS) {
+        tn_status st = r->lacks_memory ? fail_memory(why) : fail(why, "MPI_Imrecv", r->code);
+        free_request(r);
+        return st;
     }
     int done = 0;
     MPI_Status status;

@@ -39,6 +39,10 @@ bool cf_rank_finish(cf_rank *r, void *group, void *request, const tn_exchange *x
 /* Of a RECV from TN_EXCHANGE_ANY: whose message has come. */
 bool cf_rank_finish_any(cf_rank *r, void *group, void *request, const tn_exchange *x,
                         int32_t *ret_peer);
+/* Of a RECV whose message has another size: it must say so, and whose it is where ret_peer is given
+ * (NULL: the peer is known). */
+bool cf_rank_refuses(cf_rank *r, void *group, void *request, const tn_exchange *x,
+                     int32_t *ret_peer);
 /* Whether the engine receives from any rank. */
 bool cf_engine_has_any(const tn_engine *e);
 /* "all_reduce float32 sum, 7 elements" */
@@ -51,6 +55,20 @@ typedef struct cf_engine_check {
 } cf_engine_check;
 /* Until a NULL name: results, then what goes through core. */
 extern const cf_engine_check cf_engine_results[], cf_engine_faults[];
+
+/* Memory with guards on either side, whose bytes tell what is written beside it. */
+typedef struct cf_block {
+    unsigned char *all, *at;
+    size_t n, guard;
+} cf_block;
+cf_block cf_block_new(size_t bytes, size_t guard);
+/* Frees it; whatever was written beside it is a failure. */
+void cf_block_free(cf_rank *r, cf_block *b, const tn_exchange *x);
+
+/* The checks of messages, engine_messages.c. */
+void cf_check_tags(cf_rank *r);
+void cf_check_any(cf_rank *r);
+void cf_check_sizes(cf_rank *r);
 
 /* `tenon-conform --engine NAME`: the exit status. */
 int cf_engine_main(int argc, char **argv);

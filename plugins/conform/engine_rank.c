@@ -68,27 +68,51 @@ void *cf_rank_start(cf_rank *r, void *group, const tn_exchange *x) {
     return NULL;
 }
 
-/* ret_peer: NULL where the peer is known. */
-static bool finish(cf_rank *r, void *group, void *request, const tn_exchange *x,
-                   int32_t *ret_peer) {
+/* Waits until it is done, or has failed; `why` has TN_ENGINE_WHY bytes. ret_peer: NULL where the peer
+ * is known. false: it never ended. */
+static bool wait_for(cf_rank *r, void *group, void *request, const tn_exchange *x,
+                     int32_t *ret_peer, tn_status *ret_status, char *why) {
     double end = cf_seconds() + r->options->timeout;
     int32_t done = 0;
-    for (int32_t looks = 0; !done; looks++) {
-        char why[TN_ENGINE_WHY] = "", text[64];
-        tn_status st = ret_peer ? r->engine->test_from(group, request, &done, ret_peer, why)
-                                : r->engine->test(group, request, &done, why);
-        if (st != TN_OK) {
-            lose(r, x, "fails: ", why);
-            return false;
-        }
-        if (!done && cf_seconds() > end) {
+    for (int32_t looks = 0;; looks++) {
+        char text[64];
+        *ret_status = ret_peer ? r->engine->test_from(group, request, &done, ret_peer, why)
+                               : r->engine->test(group, request, &done, why);
+        if (*ret_status != TN_OK || done) return true;
+        if (cf_seconds() > end) {
             snprintf(text, sizeof text, "%g s", r->options->timeout);
             lose(r, x, "is not done within ", text);
             return false;
         }
-        if (!done) nanosleep(&(struct timespec){.tv_nsec = looks < 1000 ? 1000 : 100000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = looks < 1000 ? 1000 : 100000}, NULL);
     }
-    return true;
+}
+
+static bool finish(cf_rank *r, void *group, void *request, const tn_exchange *x,
+                   int32_t *ret_peer) {
+    char why[TN_ENGINE_WHY] = "";
+    tn_status st = TN_OK;
+    if (!wait_for(r, group, request, x, ret_peer, &st, why)) return false;
+    if (st != TN_OK) lose(r, x, "fails: ", why);
+    return st == TN_OK;
+}
+
+bool cf_rank_refuses(cf_rank *r, void *group, void *request, const tn_exchange *x,
+                     int32_t *ret_peer) {
+    char why[TN_ENGINE_WHY] = "", text[64];
+    tn_status st = TN_OK;
+    if (ret_peer) *ret_peer = TN_EXCHANGE_ANY;
+    if (!wait_for(r, group, request, x, ret_peer, &st, why)) return false;
+    snprintf(text, sizeof text, "a message of another size is status %d, not %d: ", (int)st,
+             (int)TN_E_VALUE);
+    if (st == TN_OK)
+        cf_rank_fail(r, "%s: a message of another size is taken", cf_exchange_text(x));
+    else if (st != TN_E_VALUE)
+        lose(r, x, text, why);
+    else if (!why[0])
+        cf_rank_fail(r, "%s: of a message of another size it does not say why",
+                     cf_exchange_text(x));
+    return !r->lost;
 }
 
 bool cf_rank_finish(cf_rank *r, void *group, void *request, const tn_exchange *x) {

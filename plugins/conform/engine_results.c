@@ -7,40 +7,17 @@
 
 #include "engine.h"
 
-enum { GUARD = 64, GUARD_BYTE = 0x5c, FLIGHT = 16 };
+enum { GUARD = 64, FLIGHT = 16 };
 #define LATE_SECONDS 0.15
 
 static const int32_t dtypes[] = {TN_U8, TN_I8, TN_I32, TN_I64, TN_F32, TN_F64};
 static const int64_t counts[] = {0, 1, 7, 5000, 100003};
 #define LENGTH(a) ((int32_t)(sizeof(a) / sizeof *(a)))
 
-/* ---- Memory ------------------------------------------------------------------------------------*/
+/* ---- Elements ----------------------------------------------------------------------------------*/
 
-/* Memory with guards on either side. */
-typedef struct block {
-    unsigned char *all, *at;
-    size_t n;
-} block;
-
-static block block_new(int64_t count, int32_t dtype) {
-    block b = {.n = (size_t)count * (size_t)tn_dtype_size(dtype)};
-    b.all = cf_alloc(b.n + 2 * GUARD);
-    memset(b.all, GUARD_BYTE, b.n + 2 * GUARD);
-    b.at = b.all + GUARD;
-    return b;
-}
-
-/* Frees it; whatever was written beside it is a failure. */
-static void block_free(cf_rank *r, block *b, const tn_exchange *x) {
-    size_t beside = 0;
-    for (size_t i = 0; i < GUARD; i++)
-        beside +=
-            (size_t)(b->all[i] != GUARD_BYTE) + (size_t)(b->all[GUARD + b->n + i] != GUARD_BYTE);
-    if (beside)
-        cf_rank_fail(r, "%s: %zu bytes beside its memory were written", cf_exchange_text(x),
-                     beside);
-    free(b->all);
-    *b = (block){0};
+static cf_block block_new(int64_t count, int32_t dtype) {
+    return cf_block_new((size_t)count * (size_t)tn_dtype_size(dtype), GUARD);
 }
 
 static double element(const void *at, int32_t dtype, int64_t i) {
@@ -71,7 +48,7 @@ static double given(int32_t rank, int64_t i, int32_t dtype) {
     return dtype == TN_U8 ? v : v - 1;
 }
 
-static void fill(const block *b, int32_t rank, int64_t first, int64_t n, int32_t dtype) {
+static void fill(const cf_block *b, int32_t rank, int64_t first, int64_t n, int32_t dtype) {
     for (int64_t i = 0; i < n; i++) set_element(b->at, dtype, i, given(rank, first + i, dtype));
 }
 
@@ -149,11 +126,11 @@ static void each_op(cf_rank *r, tn_exchange x, void (*one)(cf_rank *r, tn_exchan
 }
 
 static void one_all_reduce(cf_rank *r, tn_exchange x) {
-    block out = block_new(x.count, x.dtype);
+    cf_block out = block_new(x.count, x.dtype);
     fill(&out, r->rank, 0, x.count, x.dtype);
     x.out = out.at;
     if (cf_rank_exchange(r, r->world, &x)) compare(r, &x, out.at, x.count, want_reduced);
-    if (!r->lost) block_free(r, &out, &x);
+    if (!r->lost) cf_block_free(r, &out, &x);
 }
 
 static void ops_all_reduce(cf_rank *r, tn_exchange x) { each_op(r, x, one_all_reduce); }
@@ -163,13 +140,13 @@ static void check_all_reduce(cf_rank *r) {
 }
 
 static void one_reduce(cf_rank *r, tn_exchange x) {
-    block out = block_new(x.count, x.dtype);
+    cf_block out = block_new(x.count, x.dtype);
     fill(&out, r->rank, 0, x.count, x.dtype);
     x.out = out.at;
     x.peer = (int32_t)(x.op % (uint32_t)r->size);
     if (cf_rank_exchange(r, r->world, &x) && r->rank == x.peer)
         compare(r, &x, out.at, x.count, want_reduced);
-    if (!r->lost) block_free(r, &out, &x);
+    if (!r->lost) cf_block_free(r, &out, &x);
 }
 
 static void ops_reduce(cf_rank *r, tn_exchange x) { each_op(r, x, one_reduce); }
@@ -180,7 +157,7 @@ static void check_reduce(cf_rank *r) {
 
 static void one_reduce_scatter(cf_rank *r, tn_exchange x) {
     int64_t all = x.count * r->size;
-    block in = block_new(all, x.dtype), out = block_new(x.count, x.dtype);
+    cf_block in = block_new(all, x.dtype), out = block_new(x.count, x.dtype);
     fill(&in, r->rank, 0, all, x.dtype);
     x.in = in.at;
     x.out = out.at;
@@ -189,8 +166,8 @@ static void one_reduce_scatter(cf_rank *r, tn_exchange x) {
         compare(r, &x, in.at, all, want_own);
     }
     if (r->lost) return;
-    block_free(r, &in, &x);
-    block_free(r, &out, &x);
+    cf_block_free(r, &in, &x);
+    cf_block_free(r, &out, &x);
 }
 
 static void ops_reduce_scatter(cf_rank *r, tn_exchange x) { each_op(r, x, one_reduce_scatter); }
@@ -201,11 +178,11 @@ static void check_reduce_scatter(cf_rank *r) {
 
 static void one_broadcast(cf_rank *r, tn_exchange x) {
     for (x.peer = 0; x.peer < r->size && !r->lost; x.peer++) {
-        block out = block_new(x.count, x.dtype);
+        cf_block out = block_new(x.count, x.dtype);
         fill(&out, r->rank, 0, x.count, x.dtype);
         x.out = out.at;
         if (cf_rank_exchange(r, r->world, &x)) compare(r, &x, out.at, x.count, want_root);
-        if (!r->lost) block_free(r, &out, &x);
+        if (!r->lost) cf_block_free(r, &out, &x);
     }
 }
 
@@ -214,7 +191,7 @@ static void check_broadcast(cf_rank *r) {
 }
 
 static void one_all_gather(cf_rank *r, tn_exchange x) {
-    block in = block_new(x.count, x.dtype), out = block_new(x.count * r->size, x.dtype);
+    cf_block in = block_new(x.count, x.dtype), out = block_new(x.count * r->size, x.dtype);
     fill(&in, r->rank, 0, x.count, x.dtype);
     x.in = in.at;
     x.out = out.at;
@@ -223,8 +200,8 @@ static void one_all_gather(cf_rank *r, tn_exchange x) {
         compare(r, &x, in.at, x.count, want_own);
     }
     if (r->lost) return;
-    block_free(r, &in, &x);
-    block_free(r, &out, &x);
+    cf_block_free(r, &in, &x);
+    cf_block_free(r, &out, &x);
 }
 
 static void check_all_gather(cf_rank *r) {
@@ -257,7 +234,7 @@ static void one_all_to_all(cf_rank *r, tn_exchange x) {
     }
     int64_t n = before(r->rank, r->size, x.count, true),
             m = before(r->size, r->rank, x.count, false);
-    block in = block_new(n, x.dtype), out = block_new(m, x.dtype);
+    cf_block in = block_new(n, x.dtype), out = block_new(m, x.dtype);
     fill(&in, r->rank, 0, n, x.dtype);
     x.in = in.at;
     x.out = out.at;
@@ -268,8 +245,8 @@ static void one_all_to_all(cf_rank *r, tn_exchange x) {
         compare(r, &x, in.at, n, want_own);
     }
     if (r->lost) return;
-    block_free(r, &in, &x);
-    block_free(r, &out, &x);
+    cf_block_free(r, &in, &x);
+    cf_block_free(r, &out, &x);
 }
 
 static void check_all_to_all(cf_rank *r) {
@@ -281,7 +258,7 @@ static void check_all_to_all(cf_rank *r) {
 /* Every rank sends to the next one. */
 static void one_message(cf_rank *r, tn_exchange x) {
     tn_exchange send = x, recv = x;
-    block in = block_new(x.count, x.dtype), out = block_new(x.count, x.dtype);
+    cf_block in = block_new(x.count, x.dtype), out = block_new(x.count, x.dtype);
     fill(&in, r->rank, 0, x.count, x.dtype);
     send.peer = (r->rank + 1) % r->size;
     send.in = in.at;
@@ -293,83 +270,13 @@ static void one_message(cf_rank *r, tn_exchange x) {
     if (!r->lost && cf_rank_finish(r, r->world, got, &recv))
         compare(r, &recv, out.at, x.count, want_root);
     if (r->lost || !cf_rank_finish(r, r->world, sent, &send)) return;
-    block_free(r, &in, &x);
-    block_free(r, &out, &x);
-}
-
-/* Messages of one tag come in the order in which they were sent; tags tell others apart. */
-static void check_tags(cf_rank *r) {
-    int64_t sent[FLIGHT], got[FLIGHT];
-    tn_exchange sends[FLIGHT], recvs[FLIGHT];
-    void *out[FLIGHT], *in[FLIGHT];
-    for (int32_t i = 0; i < FLIGHT && !r->lost; i++) {
-        sent[i] = 1000 * r->rank + i;
-        sends[i] = (tn_exchange){.kind = TN_EXCHANGE_SEND,
-                                 .dtype = TN_I64,
-                                 .element = TN_I64,
-                                 .peer = (r->rank + 1) % r->size,
-                                 .tag = i % 2 ? 32767 : 0,
-                                 .count = 1,
-                                 .in = &sent[i],
-                                 .timeout_ms = timeout_ms(r)};
-        out[i] = cf_rank_start(r, r->world, &sends[i]);
-    }
-    for (int32_t i = 0; i < FLIGHT && !r->lost; i++) { /* the second tag's first */
-        int32_t k = i < FLIGHT / 2 ? 2 * i + 1 : 2 * (i - FLIGHT / 2);
-        recvs[i] = sends[k];
-        recvs[i].kind = TN_EXCHANGE_RECV;
-        recvs[i].peer = (r->rank + r->size - 1) % r->size;
-        recvs[i].in = NULL;
-        recvs[i].out = &got[k];
-        in[i] = cf_rank_start(r, r->world, &recvs[i]);
-    }
-    for (int32_t i = 0; i < FLIGHT && !r->lost; i++)
-        if (!cf_rank_finish(r, r->world, in[i], &recvs[i])) return;
-    for (int32_t i = 0; i < FLIGHT && !r->lost; i++)
-        if (!cf_rank_finish(r, r->world, out[i], &sends[i])) return;
-    r->cases++;
-    for (int32_t i = 0; i < FLIGHT && !r->lost; i++) {
-        int64_t want = 1000 * ((r->rank + r->size - 1) % r->size) + i;
-        if (got[i] == want) continue;
-        cf_rank_fail(r, "messages: number %d of tag %d is %lld, not %lld", i / 2, i % 2 ? 32767 : 0,
-                     (long long)got[i], (long long)want);
-        return;
-    }
+    cf_block_free(r, &in, &x);
+    cf_block_free(r, &out, &x);
 }
 
 static void check_messages(cf_rank *r) {
     each_case(r, (tn_exchange){.kind = TN_EXCHANGE_SEND}, one_message);
-    if (!r->lost) check_tags(r);
-}
-
-/* Every other rank sends to rank 0, which hears whose each message is, and gets those of one rank in
- * their order. Other engines pass by. */
-static void check_any(cf_rank *r) {
-    int64_t value, next[CF_RANKS] = {0};
-    if (r->size == 1 || !cf_engine_has_any(r->engine)) return;
-    tn_exchange x = {.kind = r->rank ? TN_EXCHANGE_SEND : TN_EXCHANGE_RECV,
-                     .dtype = TN_I64,
-                     .element = TN_I64,
-                     .peer = r->rank ? 0 : TN_EXCHANGE_ANY,
-                     .tag = 3,
-                     .count = 1,
-                     .in = &value,
-                     .out = &value,
-                     .timeout_ms = timeout_ms(r)};
-    int32_t n = r->rank ? FLIGHT : FLIGHT * (r->size - 1), from = 0;
-    for (int32_t i = 0; i < n && !r->lost; i++) {
-        value = 1000 * r->rank + i;
-        void *request = cf_rank_start(r, r->world, &x);
-        if (r->lost) return;
-        if (r->rank && !cf_rank_finish(r, r->world, request, &x)) return;
-        if (r->rank) continue;
-        if (!cf_rank_finish_any(r, r->world, request, &x, &from)) return;
-        r->cases++;
-        if (from >= 1 && from < r->size && value == 1000 * from + next[from]++) continue;
-        cf_rank_fail(r, "any: message %d is %lld, said to be of rank %d", i, (long long)value,
-                     from);
-        r->lost = true;
-    }
+    if (!r->lost) cf_check_tags(r);
 }
 
 /* ---- Time and order ----------------------------------------------------------------------------*/
@@ -390,7 +297,7 @@ static void check_barrier(cf_rank *r) {
 
 /* Many exchanges are under way at once, and are asked for from the last one on. */
 static void check_order(cf_rank *r) {
-    block out[FLIGHT];
+    cf_block out[FLIGHT];
     tn_exchange x[FLIGHT];
     void *requests[FLIGHT];
     for (int32_t i = 0; i < FLIGHT && !r->lost; i++) {
@@ -408,7 +315,7 @@ static void check_order(cf_rank *r) {
     for (int32_t i = FLIGHT - 1; i >= 0 && !r->lost; i--) {
         if (!cf_rank_finish(r, r->world, requests[i], &x[i])) return;
         compare(r, &x[i], out[i].at, x[i].count, i % 2 ? want_root : want_reduced);
-        block_free(r, &out[i], &x[i]);
+        cf_block_free(r, &out[i], &x[i]);
     }
 }
 
@@ -504,17 +411,11 @@ static void check_groups(cf_rank *r) {
 }
 
 const cf_engine_check cf_engine_results[] = {
-    {"barrier", check_barrier, 0},
-    {"all_reduce", check_all_reduce, 0},
-    {"reduce", check_reduce, 0},
-    {"reduce_scatter", check_reduce_scatter, 0},
-    {"broadcast", check_broadcast, 0},
-    {"all_gather", check_all_gather, 0},
-    {"all_to_all", check_all_to_all, 0},
-    {"messages", check_messages, 0},
-    {"any", check_any, 0},
-    {"order", check_order, 0},
-    {"bits", check_bits, 0},
-    {"groups", check_groups, 0},
-    {NULL, NULL, 0},
+    {"barrier", check_barrier, 0},       {"all_reduce", check_all_reduce, 0},
+    {"reduce", check_reduce, 0},         {"reduce_scatter", check_reduce_scatter, 0},
+    {"broadcast", check_broadcast, 0},   {"all_gather", check_all_gather, 0},
+    {"all_to_all", check_all_to_all, 0}, {"messages", check_messages, 0},
+    {"sizes", cf_check_sizes, 0},        {"any", cf_check_any, 0},
+    {"order", check_order, 0},           {"bits", check_bits, 0},
+    {"groups", check_groups, 0},         {NULL, NULL, 0},
 };

@@ -19,7 +19,7 @@ PROGRAM = Path(tn.__file__).parent / "tenon-conform"
 PROCESSES = Path(__file__).parents[1] / "processes"
 CHECKS = (
     "barrier", "all_reduce", "reduce", "reduce_scatter", "broadcast", "all_gather", "all_to_all",
-    "messages", "any", "order", "bits", "groups", "compare", "deadline", "death", "abort",
+    "messages", "sizes", "any", "order", "bits", "groups", "compare", "deadline", "death", "abort",
 )  # fmt: skip
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -37,7 +37,7 @@ def conform(
 def test_the_simulated_engine_passes(folder: Path, tmp_path: Path) -> None:
     done = conform(str(folder / "tenon_sim.so"), "--timeout", "1", TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 ranks: 19/19 checks, " in done.stdout
+    assert "3 ranks: 20/20 checks, " in done.stdout
     assert not list(tmp_path.iterdir())
 
 
@@ -78,6 +78,10 @@ def test_mpi_passes_under_its_launcher(engine: str, launcher: tuple[str, ...]) -
         ("die@1:1", "death", 1, "crashed: killed by SIGKILL"),  # only rank 2 may
         ("early@1:2", "barrier", 1, "barrier: done before rank 0 had come"),
         ("early@1:8", "all_reduce", 1, "all_reduce uint8 sum, 1 elements: element 0 is"),
+        ("spill@1:4", "sizes", 1, "uint8, 48 elements: 8 bytes beside its memory were written"),
+        ("spill@1:19", "sizes", 1, "48 elements: 2988188 bytes beside its memory were written"),
+        ("pass@0:1", "sizes", 0, "recv uint8, 56 elements: a message of another size is taken"),
+        ("stranger:2", "sizes", 0, "of another size is said to be of rank 0, not 2"),
         ("stranger:5", "any", 0, "said to be of rank 0"),
         ("order:1", "groups", 0, "rank 0 of a group is rank 0 of its parent, not 2"),
         ("flip@2:1", "compare", 0, "different operations"),
