@@ -303,6 +303,12 @@ def test_free_sizes_of_any_number_of_inputs() -> None:
     assert run_reference(made.model_proto, feeds)[0].shape == (5, 4)
 
 
+def test_older_opsets_become_the_oldest_that_is_written() -> None:
+    with pytest.warns(UserWarning, match="writes opset 18: opset 11"):
+        made = tn.onnx.export(Function(lambda x: x + 1), (tn.randn(3),), opset_version=11)
+    assert made.model_proto.opset_import[0].version == 18
+
+
 def test_what_is_refused() -> None:
     def refused(fn: Any, match: str, **options: Any) -> None:
         with pytest.raises(RuntimeError, match=match):
@@ -314,7 +320,7 @@ def test_what_is_refused() -> None:
 
     refused(lambda x: x.t()[0].mul_(2), "writes to an input")
     refused(lambda x: F.dropout(x, 0.5, True), "eval")
-    refused(lambda x: x, "opset 18", opset_version=9)
+    refused(lambda x: x, "opset 18", opset_version=99)
     refused(lambda x: x * 2 if x.sum() > 0 else x, "looks at values")
     with pytest.raises(RuntimeError, match="batch_norm"):
         tn.onnx.export(nn.BatchNorm1d(3, track_running_stats=False), (tn.randn(3, 3),))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import io
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
+import stored
 import tenon as tn
 from tenon import nn
 from tenon.ao import quantization as tq
@@ -90,20 +92,39 @@ def test_zero_points_are_int64_but_those_that_are_computed() -> None:
         assert observer.calculate_qparams()[1].dtype == dtype
 
 
-def test_a_histogram_leaves_out_what_is_rare() -> None:
-    tn.manual_seed(1)
-    seen, ends = (o(quant_min=0, quant_max=15) for o in (tq.HistogramObserver, tq.MinMaxObserver))
-    for _ in range(3):
-        x = tn.randn(5000)
-        x[0] = 30.0
-        seen(x)
-        ends(x)
-    assert seen.histogram.sum().item() == pytest.approx(15000)
-    errors = []
-    for observer in (seen, ends):
-        near = tn.fake_quantize_per_tensor_affine(x[1:], *observer.calculate_qparams(), 0, 15)
-        errors.append((near - x[1:]).square().mean().item())
-    assert errors[0] < errors[1] * 0.8
+_HISTOGRAMS = (
+    (lambda r, i: r.randn(500) * (i + 1), {}),
+    (lambda r, i: r.rand(300) - 0.3, {"reduce_range": True}),
+    (lambda r, i: np.exp(r.randn(2000)), {"bins": 256}),
+    (lambda r, i: np.full(5, i), {}),
+    (lambda r, i: np.append(r.randn(3000), 50), {"quant_min": 0, "quant_max": 127}),
+    (lambda r, i: r.standard_t(2, 4000), {}),
+    (lambda r, i: np.array([1, np.inf, -2]), {}),
+)
+
+
+def seen_range(make: Any, case: int) -> float:
+    rng = np.random.RandomState(case)
+    values = np.concatenate([make(rng, i) for i in range(4)])
+    return float(values.max() - values.min()) * 0.9999
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", range(len(_HISTOGRAMS)))
+def test_histograms_find_pytorchs_grids(case: int) -> None:
+    make, options = _HISTOGRAMS[case]
+
+    def found(lib: Any) -> list[Any]:
+        rng, seen = np.random.RandomState(case), lib.ao.quantization.HistogramObserver(**options)
+        for i in range(4):
+            seen(lib.tensor(make(rng, i).astype(np.float32)))
+        scale, zero = seen.calculate_qparams()
+        return [scale, zero, float(seen.histogram.sum())]
+
+    mine = found(tn)
+    stored.same(mine, stored.of_torch(found), 1e-6)
+    if case == 5:  # what is rare is left out
+        assert mine[0].item() * 255 < seen_range(make, case)
 
 
 def test_observers_go_through_files() -> None:
@@ -135,6 +156,19 @@ def test_static(backend: str) -> None:
     assert type(prepared.conv1) is not quantized.Conv2d
     one = model(data[:1])
     assert tn.equal(one, got[:1])
+
+
+def test_what_an_observer_left_out_still_has_numbers() -> None:
+    """A range of seven bits is what is looked for; the numbers of a layer have eight."""
+    model = nn.Sequential(tq.QuantStub(), nn.Linear(2, 2), tq.DeQuantStub()).eval()
+    with tn.no_grad():
+        model[1].weight.copy_(tn.eye(2))
+        model[1].bias.zero_()
+    model.qconfig = tq.default_qconfig
+    prepared = tq.prepare(model)
+    prepared(tn.tensor([[0.0, 1.27]]))
+    got = tq.convert(prepared)(tn.tensor([[1.5, 4.0]]))
+    assert got[0].tolist() == pytest.approx([1.5, 2.55], abs=0.011)
 
 
 def test_a_layer_computes_with_whole_numbers() -> None:

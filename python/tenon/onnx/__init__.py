@@ -7,6 +7,7 @@ named in the error, all of it at once.
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 import tenon
@@ -87,6 +88,12 @@ def export(
     from tenon.onnx._translate import translate
 
     opset = 18 if opset_version is None else opset_version
+    if 0 < opset < _OPSETS.start:
+        warnings.warn(
+            f"onnx.export writes opset {_OPSETS.start}: opset {opset} has other forms of operators",
+            stacklevel=2,
+        )
+        opset = _OPSETS.start
     if opset not in _OPSETS:
         raise OnnxExporterError(
             f"onnx.export writes opset {_OPSETS.start} to {_OPSETS.stop - 1}, not {opset_version}"

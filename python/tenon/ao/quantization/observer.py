@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import struct
+import warnings
 from typing import Any
 
 import tenon
@@ -19,6 +21,7 @@ from tenon.ao.quantization._grids import (
 )
 from tenon.nn import Module
 
+_PARTS = 16  # into which a bin is cut when its counts move to other bins
 _EPS = 1.1920928955078125e-07  # of float32
 
 
@@ -180,7 +183,11 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
 
 
 class HistogramObserver(MinMaxObserver):
-    """Counts of values; the grid leaves out what is so rare that finer steps are worth more."""
+    """Counts of values; the grid leaves out what is so rare that finer steps are worth more.
+
+    The ends move inwards, always that behind which fewer values lie, by 1e-5 of all values at a
+    time, until the squared distance of values to their places on the grid grows.
+    """
 
     def __init__(self, bins: int = 2048, dtype: QType = quint8,
                  qscheme: QScheme = per_tensor_affine, **kwargs: Any) -> None:  # fmt: skip
@@ -190,45 +197,95 @@ class HistogramObserver(MinMaxObserver):
 
     def forward(self, x_orig: Tensor) -> Tensor:
         x = x_orig.detach().float()
+        if not bool(tenon.isfinite(x.sum())) and bool(tenon.isinf(x).any()):
+            warnings.warn("torch.inf detected in input tensor, ignoring input", stacklevel=2)
+            x = x[x.abs() != float("inf")]
         if x.numel() == 0:
             return x_orig
-        old, low, high = self.seen, self.min_val, self.max_val
+        old, before = self.seen, (float(self.min_val), float(self.max_val))
         super().forward(x)
-        counts = self._counts(x.reshape(-1), None)
+        ends = float(self.min_val), float(self.max_val)
+        counts = tenon.histc(x, self.bins, *ends)
         if old:
-            middles = low + (tenon.arange(self.bins) + 0.5) * ((high - low) / self.bins)
-            counts = counts + self._counts(middles, self.histogram)
+            counts = counts + (self.histogram if before == ends else self._moved(*before, *ends))
         self.histogram = counts
         return x_orig
 
-    def _counts(self, values: Tensor, weight: Tensor | None) -> Tensor:
-        width = ((self.max_val - self.min_val) / self.bins).clamp(min=_EPS)
-        places = ((values - self.min_val) / width).long().clamp(0, self.bins - 1)
-        return tenon.bincount(places, weight, self.bins).float()
+    def _moved(self, low: float, high: float, new_low: float, new_high: float) -> Tensor:
+        """The counts so far in the bins of a wider range."""
+        if low == high:
+            place = tenon.histc(self.min_val.new_full((1,), low), self.bins, new_low, new_high)
+            return place * self.histogram.sum()
+        parts = self.bins * _PARTS
+        starts = tenon.linspace(low, high, parts + 1)[:-1]
+        middles = starts + 0.5 * (tenon.tensor(high) - low) / parts
+        edges = tenon.linspace(new_low, new_high, self.bins + 1)
+        places = (tenon.bucketize(middles, edges, right=True) - 1).clamp(0, self.bins - 1)
+        shares = self.histogram.repeat_interleave(_PARTS) / _PARTS
+        return tenon.bincount(places, shares, self.bins).float()
 
     def calculate_qparams(self, **kwargs: Any) -> tuple[Tensor, Tensor]:
         if not self.seen:
             return super().calculate_qparams()
-        step = (self.max_val - self.min_val) / self.bins
-        middles = self.min_val + (tenon.arange(self.bins) + 0.5) * step
-        best = (float("inf"), self.min_val, self.max_val)
-        for cut_low in (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
-            for cut_high in (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
-                low = self.min_val * (1 - cut_low) if self.min_val < 0 else self.min_val
-                high = self.max_val * (1 - cut_high) if self.max_val > 0 else self.max_val
-                scale, zero = self._calculate_qparams(low, high)
-                near = tenon.fake_quantize_per_tensor_affine(
-                    middles, scale, zero, self.quant_min, self.quant_max
-                )
-                cut = (near - middles).square() * ((near - middles).abs() > scale / 2)
-                error = float((self.histogram * (cut + scale.square() / 12)).sum())
-                if error < best[0]:
-                    best = (error, low, high)
-        return self._calculate_qparams(*best[1:])
+        first, last = self._best_bins()
+        width = (self.max_val - self.min_val) / self.bins
+        low, high = self.min_val + width * first, self.min_val + width * (last + 1)
+        return self._calculate_qparams(low, high)
+
+    def _best_bins(self) -> tuple[int, int]:
+        up_to = self.histogram.cumsum(0).tolist()
+        total, least = self.histogram.sum().item(), float("inf")
+        first, last, cut_low, cut_high = 0, self.bins - 1, 0.0, 1.0
+        while cut_low < cut_high:
+            below, above = _single((cut_low + 1e-5) * total), _single((cut_high - 1e-5) * total)
+            left, right = first, last
+            while left < last and up_to[left] < below:
+                left += 1
+            while right > first and up_to[right] > above:
+                right -= 1
+            if left - first > last - right:
+                cut_low, ends = cut_low + 1e-5, (left, last)
+            else:
+                cut_high, ends = cut_high - 1e-5, (first, right)
+            if ends == (first, last):
+                continue
+            error = self._error(*ends)
+            if error > least:
+                break
+            least, (first, last) = error, ends
+        return first, last
+
+    def _error(self, first: int, last: int) -> float:
+        """Of a grid from bin `first` to bin `last`, with values that lie evenly in their bins."""
+        width = (self.max_val.item() - self.min_val.item()) / self.bins
+        levels = self.dtype.high - self.dtype.low + 1
+        step = width * (last - first + 1) / levels
+        if step == 0:
+            return 0.0
+        starts = (tenon.arange(self.bins) - first) * width
+        ends = starts + width
+        density = self.histogram / width
+        from_level = tenon.div(starts, step, rounding_mode="floor").clamp(0, levels - 1)
+        to_level = tenon.div(ends, step, rounding_mode="floor").clamp(0, levels - 1)
+        half = tenon.full((self.bins,), step / 2)
+        sums = _squares(starts - (from_level + 0.5) * step, half, density)
+        sums += (to_level - from_level - 1) * _squares(-half, half, density)
+        sums += _squares(-half, ends - (to_level * step + step / 2), density)
+        return float(sums.sum())
 
     def reset_min_max_vals(self) -> None:
         super().reset_min_max_vals()
         self.histogram = tenon.zeros(self.bins)
+
+
+def _squares(begin: Tensor, end: Tensor, density: Tensor) -> Tensor:
+    """The integral of density * x**2."""
+    return density * ((end * end * end - begin * begin * begin) / 3)
+
+
+def _single(value: float) -> float:
+    """A number as float32 has it."""
+    return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
 class PlaceholderObserver(ObserverBase):

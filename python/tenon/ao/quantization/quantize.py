@@ -111,12 +111,14 @@ def prepare_qat(model: nn.Module, mapping: Any = None, inplace: bool = False) ->
 
 
 def _grid(observer: Any) -> tuple[float, int, int, int]:
+    """Scale and zero point that were found, and the ends of the dtype: what an observer's narrower
+    range has not seen still has a number there."""
     scale, zero = observer.calculate_qparams()
     if scale.numel() != 1:
         raise ValueError("values of layers lie on one grid per tensor")
     if observer.quant_max - observer.quant_min > 255:
         raise ValueError(f"layers are of 8 bits, not of {observer.dtype}")
-    return float(scale), int(zero), observer.quant_min, observer.quant_max
+    return float(scale), int(zero), observer.dtype.low, observer.dtype.high
 
 
 def _ends(observer: Any) -> tuple[float, float] | None:
