@@ -35,8 +35,19 @@ TMPL_INLINE A f_mul(A x, A y) {
 TMPL_INLINE A f_conj_physical(A x) { return COMPLEX_(RE_(x), -IM_(x)); }
 TMPL_INLINE A f__mul_conj(A x, A y) { return f_mul(x, f_conj_physical(y)); }
 TMPL_INLINE A f__scale_conj(A x, A y) { return f_mul(x, f_conj_physical(y)); }
-TMPL_INLINE A f_true_divide(A x, A y) { return x / y; }
-TMPL_INLINE A f__div_conj(A x, A y) { return x / f_conj_physical(y); }
+/* By the larger part of the divisor (Smith), so that nothing overflows on the way. Infinities and nan
+ * go through it as NumPy and PyTorch have it: two infinite parts of a divisor leave nan. */
+TMPL_INLINE A f_true_divide(A x, A y) {
+    RA a = RE_(x), b = IM_(x), c = RE_(y), d = IM_(y);
+    if (CR_(fabs)(c) >= CR_(fabs)(d)) {
+        if (c == 0) return COMPLEX_(a / CR_(fabs)(c), b / CR_(fabs)(d));
+        RA ratio = d / c, scale = 1 / (c + d * ratio);
+        return COMPLEX_((a + b * ratio) * scale, (b - a * ratio) * scale);
+    }
+    RA ratio = c / d, scale = 1 / (c * ratio + d);
+    return COMPLEX_((a * ratio + b) * scale, (b * ratio - a) * scale);
+}
+TMPL_INLINE A f__div_conj(A x, A y) { return f_true_divide(x, f_conj_physical(y)); }
 /* A real factor must not turn an infinite part into NaN. */
 TMPL_INLINE A complex_scale(A x, A k) {
     return IM_(k) == 0 ? COMPLEX_(RE_(x) * RE_(k), IM_(x) * RE_(k)) : f_mul(x, k);
@@ -63,7 +74,7 @@ TMPL_INLINE A f_lerp(A x, A end, A w) {
     return C_(cabs)(w) < (RA)0.5 ? x + f_mul(w, end - x) : end - f_mul(end - x, 1 - w);
 }
 TMPL_INLINE A f_addcmul(A x, A a, A b, A value) { return x + f_mul(f_mul(value, a), b); }
-TMPL_INLINE A f_addcdiv(A x, A a, A b, A value) { return x + f_mul(value, a / b); }
+TMPL_INLINE A f_addcdiv(A x, A a, A b, A value) { return x + f_true_divide(f_mul(value, a), b); }
 
 TMPL_INLINE A f_exp(A x) { return C_(cexp)(x); }
 TMPL_INLINE A f_log(A x) { return C_(clog)(x); }

@@ -103,7 +103,7 @@ static tn_status check_factor(const tn_scalar *factor, const char *name, int32_t
                        "For integral input tensors, argument %s must not be a floating point "
                        "number.",
                        name);
-    return factor->kind == TN_CAT_COMPLEX ? tni_check_scalar_fits(factor, dtype) : TN_OK;
+    return tni_check_scalar_fits(factor, dtype);
 }
 
 tn_status tni_check_addr(const void *args) {

@@ -37,11 +37,18 @@ tn_status tni_infer_mm(tn_infer *inf, const void *args) {
     return product(inf, a->input, a->mat2, 0);
 }
 
+static tn_status check_factors(const tn_view *input, const tn_scalar *beta,
+                               const tn_scalar *alpha) {
+    TN_TRY(tni_check_scalar_fits(beta, tn_view_dtype(input)));
+    return tni_check_scalar_fits(alpha, tn_view_dtype(input));
+}
+
 tn_status tni_infer_addmm(tn_infer *inf, const void *args) {
     const tn_addmm_args *a = args;
     TN_TRY(rule_same_factors(a->mat1, a->mat2));
     TN_TRY(product(inf, a->mat1, a->mat2, 1));
     TN_TRY(rule_same_dtype(a->input, a->mat1));
+    TN_TRY(check_factors(a->input, &a->beta, &a->alpha));
     return rule_expandable(a->input, 2, inf->out[0].shape);
 }
 
@@ -73,6 +80,7 @@ tn_status tni_infer_baddbmm(tn_infer *inf, const void *args) {
     const tn_baddbmm_args *a = args;
     TN_TRY(check_batches(inf, a->batch1, a->batch2, 1));
     TN_TRY(rule_same_dtype(a->input, a->batch1));
+    TN_TRY(check_factors(a->input, &a->beta, &a->alpha));
     return rule_expandable(a->input, 3, inf->out[0].shape);
 }
 
@@ -100,6 +108,7 @@ tn_status tni_infer_addmv(tn_infer *inf, const void *args) {
     const tn_addmv_args *a = args;
     TN_TRY(matvec(inf, a->mat, a->vec, 1));
     TN_TRY(rule_same_dtype(a->input, a->mat));
+    TN_TRY(check_factors(a->input, &a->beta, &a->alpha));
     return rule_expandable(a->input, 1, inf->out[0].shape);
 }
 

@@ -1,5 +1,5 @@
 /* reduce_tu.c: reductions of one element type: sum, mean, prod, amax, amin, all, any, var,
- * sums of squares.
+ * std, sums of squares.
  *
  * Note [Order of summation]
  * The elements behind one result are cut into spans of fixed size. Within a span LANES accumulators
@@ -10,6 +10,7 @@
  * Where the fastest dimension is kept, whole rows of accumulators (columns) run down instead.
  *
  * family: reduce; types: all; isa: each */
+#include <float.h>
 #include <math.h>
 
 #include <tenon/args_reduce.h>
@@ -398,7 +399,69 @@ static tn_status reduce_all(const tn_plan *p, const red_op *op, const A *centers
 
 /* ---- Kernels -----------------------------------------------------------------------------------*/
 
-typedef enum finish { AS_IS, MEAN, VARIANCE } finish;
+typedef enum finish { AS_IS, MEAN, VARIANCE, DEVIATION } finish;
+
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
+/* Sums of squares that become deviations, in place. */
+typedef struct roots {
+    job j;
+    A *sums;
+    double divisor;
+} roots;
+
+#if TMPL_IS_FLOAT && TMPL_DTYPE != TMPL_F64
+/* The sum of what lies between elements and the center, or of its squares. */
+static double sum_in_double(const dims *g, const char *at, double center, bool squares,
+                            tn_status *ret_st) {
+    cpu_stretch s = {.n = g->count, .cost = 1};
+    double sum = 0;
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin, n; i < s.end; i += n) {
+            const char *x = at + offset_in(g, 0, i);
+            n = g->size[0] - i % g->size[0];
+            if (n > s.end - i) n = s.end - i;
+            for (int64_t k = 0; k < n; k++, x += g->in[0]) {
+                double d = (double)LOAD(*(const T *)(const void *)x) - center;
+                sum += squares ? d * d : d;
+            }
+        }
+    }
+    *ret_st = s.st;
+    return sum;
+}
+
+/* Squares of numbers beyond 1e19 or below 1e-15 leave float, their root does not: such results are
+ * computed again. */
+static tn_status take_root(const roots *r, int64_t i) {
+    const dims *g = &r->j.gone;
+    const char *at = r->j.in + offset_in(&r->j.kept, 0, i);
+    double sum = (double)r->sums[i], n = (double)g->count;
+    tn_status st = TN_OK;
+    if (!(sum >= n * 1e-30 && sum <= (double)FLT_MAX)) {
+        double mean = sum_in_double(g, at, 0, false, &st) / n;
+        if (st == TN_OK && isfinite(mean)) sum = sum_in_double(g, at, mean, true, &st);
+    }
+    r->sums[i] = (A)sqrt(sum / r->divisor);
+    return st;
+}
+#elif TMPL_IS_FLOAT
+static tn_status take_root(const roots *r, int64_t i) {
+    r->sums[i] = sqrt(r->sums[i] / r->divisor);
+    return TN_OK;
+}
+#else
+static tn_status take_root(const roots *r, int64_t i) {
+    r->sums[i] = COMPLEX_((RA)sqrt((double)RE_(r->sums[i]) / r->divisor), 0);
+    return TN_OK;
+}
+#endif
+
+static tn_status root_items(void *arg, int64_t begin, int64_t end) {
+    tn_status st = TN_OK;
+    for (int64_t i = begin; i < end && st == TN_OK; i++) st = take_root(arg, i);
+    return st;
+}
+#endif
 
 static void write_results(const tn_plan *p, const A *results, finish how, double divisor) {
     job j;
@@ -449,7 +512,7 @@ static tn_status reduce_to(const tn_plan *p, const red_op *op, finish how, doubl
     }
     double divisor = (double)(p->numel / n);
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
-    if (how == VARIANCE) {
+    if (how >= VARIANCE) {
         st = cpu_room(n, sizeof(A), &bytes, &centers);
         if (st != TN_OK) goto out;
         A *mean = centers;
@@ -462,6 +525,18 @@ static tn_status reduce_to(const tn_plan *p, const red_op *op, finish how, doubl
     (void)correction;
     st = reduce_all(p, op, centers, results);
     if (st != TN_OK) goto out;
+#if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
+    if (how == DEVIATION) {
+        roots r;
+        read_plan(&r.j, p);
+        r.sums = results;
+        r.divisor = divisor;
+        st = cpu_parallel(n, 4096, root_items, &r);
+        if (st != TN_OK) goto out;
+        how = VARIANCE;
+        divisor = 1;
+    }
+#endif
     write_results(p, results, how, divisor);
 out:
     cpu_free(NULL, 0, far, bytes);
@@ -513,6 +588,12 @@ static tn_status var(const tn_call *call, const void *args) {
     (void)call;
     return reduce_to(a->plan, &op_spread, VARIANCE, a->correction);
 }
+
+static tn_status std(const tn_call *call, const void *args) {
+    const tn__std_args *a = args;
+    (void)call;
+    return reduce_to(a->plan, &op_spread, DEVIATION, a->correction);
+}
 #endif
 
 #if TMPL_IS_FLOAT
@@ -546,6 +627,7 @@ static const tn_kernel_row rows[] = {
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
     ROW(mean, mean),
     ROW(_var, var),
+    ROW(_std, std),
 #endif
 #if TMPL_IS_FLOAT
     ROW(_sum_squares, sum_squares),

@@ -24,6 +24,7 @@ typedef struct tap {
 typedef struct resample_job {
     int64_t h, w, oh, ow; /* small planes and large planes */
     const tap *ty, *tx;   /* by output row, by output column */
+    bool copies;          /* nearest neighbours: nothing is weighed */
     const T *x;
     T *y;
 } resample_job;
@@ -62,6 +63,11 @@ static void linear_taps(int64_t in, int64_t out, int corners, tn_opt_float scale
         s = (index_real)in / (index_real)out;
     }
     for (int64_t o = 0; o < out; o++) {
+        if (in == out) { /* whatever scale was given */
+            ret[o].lo = ret[o].hi = o;
+            ret[o].w = 0.0;
+            continue;
+        }
         index_real at =
             corners ? s * (index_real)o : s * ((index_real)o + (index_real)0.5) - (index_real)0.5;
         if (at < 0) at = 0;
@@ -75,17 +81,26 @@ static void linear_taps(int64_t in, int64_t out, int corners, tn_opt_float scale
 static tn_status up_row(const resample_job *j, int64_t oy, const T *x, T *y) {
     const T *a = x + j->ty[oy].lo * j->w, *b = x + j->ty[oy].hi * j->w;
     A wy = (A)j->ty[oy].w;
+    bool line = j->h == 1 && j->oh == 1;          /* of one dimension: there are no other rows */
+    bool column = j->w == j->ow && j->h != j->oh; /* the depth of a volume, the planes flat */
     cpu_stretch s = {.n = j->ow, .cost = 1};
     while (cpu_next_stretch(&s)) {
         for (int64_t ox = s.begin; ox < s.end; ox++) {
             const tap *t = &j->tx[ox];
-            if (wy == 0 && t->w == 0.0) {
+            if (j->copies) {
                 y[ox] = a[t->lo];
                 continue;
             }
             A wx = (A)t->w;
-            A top = LOAD(a[t->lo]) * (1 - wx) + LOAD(a[t->hi]) * wx;
-            A low = LOAD(b[t->lo]) * (1 - wx) + LOAD(b[t->hi]) * wx;
+            A top = LOAD(a[t->lo]), low = LOAD(b[t->lo]);
+            if (!column) {
+                top = top * (1 - wx) + LOAD(a[t->hi]) * wx;
+                low = low * (1 - wx) + LOAD(b[t->hi]) * wx;
+            }
+            if (line) {
+                y[ox] = STORE(top);
+                continue;
+            }
             y[ox] = STORE((A)(top * (1 - wy) + low * wy));
         }
     }
@@ -119,6 +134,7 @@ static tn_status taps_for(const tn_call *call, const tn_view *small, const tn_vi
     *ret_x = *ret_y + j->oh;
     j->ty = *ret_y;
     j->tx = *ret_x;
+    j->copies = false;
     return TN_OK;
 }
 
@@ -140,6 +156,7 @@ static tn_status upsample_nearest2d(const tn_call *call, const void *args) {
     if (st) return st;
     nearest_taps(j.h, j.oh, a->scales_h, ty);
     nearest_taps(j.w, j.ow, a->scales_w, tx);
+    j.copies = true;
     return up_run(call, &j, a->input, a->out, up_planes);
 }
 
