@@ -9,8 +9,9 @@
  * the order in which write.c puts them and read.c takes them. The data are the weights, row-major, each
  * at a multiple of TNI_FILE_ALIGN from the file's start. docs/graphs.md says what is where.
  *
- * In version 2 a number that follows from a size says how it goes on from the one before it. Programs
- * in which none does are written as version 1, which older readers know. */
+ * In version 2 a number that follows from a size says how it goes on from the one before it. In version
+ * 3 the outputs are followed by the rules of values: what sizes of results have to follow from. A
+ * program is written in the oldest version that can hold it, which older readers know. */
 #ifndef TENON_FILE_PRIV_H
 #define TENON_FILE_PRIV_H
 
@@ -18,7 +19,7 @@
 #include <string.h>
 
 #define TNI_FILE_MAGIC "\x89TNG\r\n\x1a\n"
-enum { TNI_FILE_VERSION = 2, TNI_FILE_HEADER = 64, TNI_FILE_ALIGN = 64 };
+enum { TNI_FILE_VERSION = 3, TNI_FILE_HEADER = 64, TNI_FILE_ALIGN = 64 };
 typedef struct tni_file_header {
     unsigned char magic[8];
     uint32_t version, bytes;

@@ -40,7 +40,8 @@ static int32_t number_dtype(const tn_scalar *s) {
 static bool is_simple(const tn_program *p, const tni_pnode *n) {
     const tn_op *op = n->op;
     if (op->nout != 1 || n->nout != 1 || n->out[0] < 0 || n->given[0] != TNI_P_NONE ||
-        n->nderived || n->cast || p->value[n->out[0]].device.slot != 0)
+        n->nderived || n->cast || p->value[n->out[0]].nrules ||
+        p->value[n->out[0]].device.slot != 0)
         return false;
     bool tensors = false;
     for (int32_t i = 0; i < n->nin; i++) {

@@ -3,9 +3,10 @@
 
 #include <stdlib.h>
 
+/* A step that a number of a node, or a value's size, gets. */
 typedef struct found {
-    int32_t node;
-    tni_pderived d;
+    int32_t node, value; /* either is -1 */
+    tni_pderived d; /* den 0: of the size: its rule goes, as there is none for this free size */
 } found;
 
 typedef struct comparison {
@@ -33,10 +34,21 @@ static int64_t divisor(int64_t a, int64_t b) {
     return a < 0 ? -a : a;
 }
 
+/* The steps of a node's numbers, or of a value's sizes. */
+typedef struct steps {
+    tni_pderived **list;
+    int32_t *n;
+} steps;
+
+static steps steps_of(const tn_program *p, const found *f) {
+    if (f->node >= 0) return (steps){&p->node[f->node].derived, &p->node[f->node].nderived};
+    return (steps){&p->value[f->value].rule, &p->value[f->value].nrules};
+}
+
 /* The last step of a number that follows from sizes that are free already; NULL: it has been fixed. */
-static tni_pderived *last_step(const tni_pnode *n, int32_t field, int32_t index) {
-    for (int32_t i = n->nderived - 1; i >= 0; i--)
-        if (n->derived[i].field == field && n->derived[i].index == index) return &n->derived[i];
+static tni_pderived *last_step(steps s, int32_t field, int32_t index) {
+    for (int32_t i = *s.n - 1; i >= 0; i--)
+        if ((*s.list)[i].field == field && (*s.list)[i].index == index) return &(*s.list)[i];
     return NULL;
 }
 
@@ -77,29 +89,75 @@ static tn_status holds(const comparison *c, int32_t k, int32_t field, int32_t in
     return x == y ? TN_OK : refuse(c, k, "has a number that follows from several sizes by no rule");
 }
 
+/* The next step of a number that is x and y in the recordings; NULL, or why there is none. */
+static const char *find_step(const comparison *c, const tni_pderived *last, int64_t x, int64_t y,
+                             tni_pderived *d) {
+    int64_t rise, run = c->b - c->a, part;
+    if (last)
+        return go_on(c, last, x, y, d) ? NULL
+                                       : "has a number that follows from several sizes by no rule";
+    if (__builtin_sub_overflow(y, x, &rise)) return "has a number out of range";
+    int64_t by = divisor(rise, run);
+    d->num = run < 0 ? -rise / by : rise / by;
+    d->den = run < 0 ? -run / by : run / by;
+    if (__builtin_mul_overflow(c->a, d->num, &part) || part % d->den != 0)
+        return "has a number that does not follow from it";
+    d->add = x - part / d->den;
+    return NULL;
+}
+
 /* x and y, the number in either recording. */
 static tn_status compare(comparison *c, int32_t k, int32_t field, int32_t index, int64_t x,
                          int64_t y) {
-    int64_t rise, run = c->b - c->a, part;
     if (c->sizes) return holds(c, k, field, index, x, y);
     if (x == y) return TN_OK;
-    tni_pderived d = {.field = field, .index = index, .symbol = c->symbol};
-    const tni_pderived *last = last_step(&c->p->node[k], field, index);
+    found f = {k, -1, {.field = field, .index = index, .symbol = c->symbol}};
+    const tni_pderived *last = last_step(steps_of(c->p, &f), field, index);
+    const char *why = find_step(c, last, x, y, &f.d);
+    if (why) return refuse(c, k, why);
     TN_TRY(tni_p_grow(&c->item, c->n, &c->room, sizeof *c->item));
-    if (last) {
-        if (!go_on(c, last, x, y, &d))
-            return refuse(c, k, "has a number that follows from several sizes by no rule");
-        c->item[c->n++] = (found){k, d};
-        return TN_OK;
+    c->item[c->n++] = f;
+    return TN_OK;
+}
+
+/* The size at the sizes that were recorded first; -1: nobody knows. */
+static int64_t size_seen(const tn_program *p, const tni_pvalue *v, int32_t d) {
+    int64_t size = v->shape[d];
+    for (int32_t i = 0; i < v->nrules && v->shape[d] < 0; i++)
+        if (v->rule[i].index == d &&
+            !tni_p_derive(&v->rule[i], p->symbol[v->rule[i].symbol].seen, &size))
+            return -1;
+    return size;
+}
+
+/* What sizes of results follow from that somebody has read. */
+static tn_status compare_sizes(comparison *c, int32_t id) {
+    const tni_pvalue *v = &c->p->value[id], *w = &c->other->value[id];
+    for (int32_t d = 0; d < v->ndim && v->role == TNI_P_NODE && v->sized; d++) {
+        int64_t x = size_seen(c->p, v, d), y = size_seen(c->other, w, d);
+        found f = {-1, id, {.index = d, .symbol = c->symbol}};
+        const tni_pderived *last = last_step(steps_of(c->p, &f), 0, d);
+        if (x == y || x < 0 || (v->shape[d] < 0 && !last)) continue;
+        if (find_step(c, last, x, y, &f.d)) f.d.den = 0;
+        TN_TRY(tni_p_grow(&c->item, c->n, &c->room, sizeof *c->item));
+        c->item[c->n++] = f;
     }
-    if (__builtin_sub_overflow(y, x, &rise)) return refuse(c, k, "has a number out of range");
-    int64_t by = divisor(rise, run);
-    d.num = run < 0 ? -rise / by : rise / by;
-    d.den = run < 0 ? -run / by : run / by;
-    if (__builtin_mul_overflow(c->a, d.num, &part) || part % d.den != 0)
-        return refuse(c, k, "has a number that does not follow from it");
-    d.add = x - part / d.den;
-    c->item[c->n++] = (found){k, d};
+    return TN_OK;
+}
+
+/* Whether sizes are in the other what they are said to follow from. */
+static tn_status sizes_hold(const comparison *c, int32_t id) {
+    const tni_pvalue *v = &c->p->value[id], *w = &c->other->value[id];
+    int64_t want = 0;
+    bool matters = false;
+    for (int32_t i = 0; i < v->nrules; i++) {
+        const tni_pderived *d = &v->rule[i];
+        bool follows = tni_p_derive(d, c->sizes[d->symbol], &want);
+        matters = tni_p_rule_matters(c->p, v, i) || (matters && d->step != TNI_P_IS);
+        if (i + 1 < v->nrules && d[1].index == d->index && follows) continue;
+        if (matters && !(follows && want == size_seen(c->other, w, d->index)))
+            return refuse(c, v->place, "gives a size that follows from it by no rule");
+    }
     return TN_OK;
 }
 
@@ -268,7 +326,7 @@ static tn_status reserve(comparison *c, uint64_t inputs, char *name, int64_t low
     tni_psymbol *symbols = realloc(p->symbol, sizeof *symbols * ((size_t)p->nsymbols + 1));
     if (symbols) {
         p->symbol = symbols;
-        symbols[p->nsymbols] = (tni_psymbol){name, low, high, c->a};
+        symbols[p->nsymbols] = (tni_psymbol){.name = name, .low = low, .high = high, .seen = c->a};
     }
     tn_status st = symbols && name ? TN_OK : tni_p_memory();
     for (int32_t i = 0; i < p->ninputs && i < 64 && st == TN_OK; i++) {
@@ -278,12 +336,15 @@ static tn_status reserve(comparison *c, uint64_t inputs, char *name, int64_t low
         for (int32_t d = 0; v->symbol && d < v->ndim; d++) v->symbol[d] = -1;
         st = v->symbol ? TN_OK : tni_p_memory();
     }
-    for (int32_t i = 0, end; i < c->n && st == TN_OK; i = end) { /* items go by node */
-        tni_pnode *n = &p->node[c->item[i].node];
-        for (end = i + 1; end < c->n && c->item[end].node == c->item[i].node;) end++;
-        size_t room = (size_t)n->nderived + (size_t)(end - i);
-        tni_pderived *more = realloc(n->derived, sizeof *more * room);
-        if (more) n->derived = more;
+    for (int32_t i = 0, end; i < c->n && st == TN_OK; i = end) { /* items go by node and value */
+        const found *f = &c->item[i];
+        steps to = steps_of(p, f);
+        for (end = i + 1;
+             end < c->n && c->item[end].node == f->node && c->item[end].value == f->value;)
+            end++;
+        size_t room = (size_t)*to.n + (size_t)(end - i);
+        tni_pderived *more = realloc(*to.list, sizeof *more * room);
+        if (more) *to.list = more;
         st = more ? TN_OK : tni_p_memory();
     }
     if (st != TN_OK) free(name);
@@ -311,16 +372,30 @@ static void simplify(tni_pderived *last, tni_pderived *d) {
     }
 }
 
+static void add_step(steps to, tni_pderived *d) {
+    tni_pderived *last = last_step(to, d->field, d->index);
+    int32_t at = last ? (int32_t)(last - *to.list) + 1 : *to.n;
+    if (last) simplify(last, d);
+    memmove(*to.list + at + 1, *to.list + at, sizeof *d * (size_t)(*to.n - at));
+    (*to.list)[at] = *d;
+    ++*to.n;
+}
+
+static void drop_steps(steps of, int32_t index) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < *of.n; i++)
+        if ((*of.list)[i].index != index) (*of.list)[kept++] = (*of.list)[i];
+    *of.n = kept;
+}
+
 static void apply(comparison *c, uint64_t inputs, int32_t dim) {
     tn_program *p = c->p;
     for (int32_t i = 0; i < c->n; i++) {
-        tni_pnode *n = &p->node[c->item[i].node];
-        tni_pderived *d = &c->item[i].d, *last = last_step(n, d->field, d->index);
-        int32_t at = last ? (int32_t)(last - n->derived) + 1 : n->nderived;
-        if (last) simplify(last, d);
-        memmove(n->derived + at + 1, n->derived + at, sizeof *d * (size_t)(n->nderived - at));
-        n->derived[at] = *d;
-        n->nderived++;
+        found *f = &c->item[i];
+        if (f->d.den)
+            add_step(steps_of(p, f), &f->d);
+        else
+            drop_steps(steps_of(p, f), f->d.index);
     }
     for (int32_t i = 0; i < p->nvalues; i++) {
         tni_pvalue *v = &p->value[i];
@@ -329,6 +404,7 @@ static void apply(comparison *c, uint64_t inputs, int32_t dim) {
     }
     p->nsymbols++;
     note_inputs(p, inputs, dim, c->symbol);
+    tni_p_note_uses(p);
 }
 
 tn_status tn_program_generalize(tn_program *p, const tn_program *other, uint64_t inputs,
@@ -344,6 +420,7 @@ tn_status tn_program_generalize(tn_program *p, const tn_program *other, uint64_t
                        : tn_fail(TN_E_VALUE, 1, "the other recording has other inputs");
     if (st == TN_OK) st = compare_values(&c);
     for (int32_t k = 0; k < p->nnodes && st == TN_OK; k++) st = compare_node(&c, k);
+    for (int32_t i = 0; i < p->nvalues && st == TN_OK; i++) st = compare_sizes(&c, i);
     if (st == TN_OK) st = reserve(&c, inputs, tni_p_text_copy(name), low, high);
     tni_p_forget_compiled(p);
     if (st == TN_OK) apply(&c, inputs, dim);
@@ -369,6 +446,7 @@ tn_status tn_program_agrees(const tn_program *p, const tn_program *other) {
     }
     tn_status st = compare_values(&c);
     for (int32_t k = 0; k < p->nnodes && st == TN_OK; k++) st = compare_node(&c, k);
+    for (int32_t i = 0; i < p->nvalues && st == TN_OK; i++) st = sizes_hold(&c, i);
     free(sizes);
     return st;
 }

@@ -33,6 +33,7 @@ typedef struct frame {
     tn_scalar_box box[TN_MAX_OPERANDS];
     tn_view *list[SMALL];
     void *more; /* a block in place of `list` */
+    const int64_t *sizes;
 } frame;
 
 static tn_status fill_derived(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
@@ -111,14 +112,42 @@ static tn_status fill_inputs(const tni_pnode *n, tn_tensor *const *tensors, fram
     return TN_OK;
 }
 
+/* Note [Sizes that stop growing]
+ *
+ * A number that is read of a result (x[:, :64].shape[1]) follows from a free size as long as that size
+ * is small. Recordings of small sizes cannot tell it from the size itself, and nobody knows which
+ * tensor a number was read of. So results whose sizes were read while the program was recorded keep
+ * what these followed from, and a run in which they do not, before numbers that may come from there, is
+ * an error. Pointwise results leave that to their operands (recorder, end()). */
+static tn_status check_rules(const tn_program *p, const tni_pnode *n, const tni_pvalue *v,
+                             const int64_t *sizes, const tn_tensor *t) {
+    int64_t want = 0;
+    bool matters = false, follows = true;
+    for (int32_t i = 0; i < v->nrules && sizes; i++) {
+        const tni_pderived *d = &v->rule[i];
+        bool begins = d->step == TNI_P_IS, ends = i + 1 == v->nrules || d[1].index != d->index;
+        matters = tni_p_rule_matters(p, v, i) || (matters && !begins);
+        follows = tni_p_derive(d, sizes[d->symbol], &want) && (follows || begins);
+        if (!ends || !matters || (follows && t->v.shape[d->index] == want)) continue;
+        return tn_fail(
+            TN_E_SHAPE, -1,
+            "%s gives the shape %s, whose dimension %d does not follow from %s = %lld as "
+            "it did when the program was recorded, and numbers in it may have been read "
+            "there: record it with such inputs",
+            n->op->info.name, tni_shape_text_of(&t->v), (int)d->index, p->symbol[d->symbol].name,
+            (long long)sizes[d->symbol]);
+    }
+    return TN_OK;
+}
+
 /* What the results must be like; a size that follows from values shows here. */
 static tn_status check_result(const tn_program *p, const tni_pnode *n, int32_t i,
-                              const tn_tensor *t) {
+                              const int64_t *sizes, const tn_tensor *t) {
     const tni_pvalue *v = &p->value[n->out[i]];
     bool same = t && t->v.ndim == v->ndim && tn_view_dtype(&t->v) == v->dtype;
     for (int32_t d = 0; same && d < v->ndim; d++)
         same = v->shape[d] < 0 || v->shape[d] == t->v.shape[d];
-    if (same) return TN_OK;
+    if (same) return TN_LIKELY(!v->nrules) ? TN_OK : check_rules(p, n, v, sizes, t);
     return tn_fail(TN_E_SHAPE, -1,
                    "%s gives %s %s where it gave %s %s when the program was recorded: record it "
                    "with such inputs",
@@ -127,8 +156,8 @@ static tn_status check_result(const tn_program *p, const tni_pnode *n, int32_t i
                    tni_shape_text(v->ndim, v->shape));
 }
 
-static tn_status take_results(const tn_program *p, const tni_pnode *n, tn_tensor *const *outs,
-                              int32_t count, tn_tensor **tensors) {
+static tn_status take_results(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
+                              tn_tensor *const *outs, int32_t count, tn_tensor **tensors) {
     tn_status st = TN_OK;
     if (count != n->nout)
         st = tn_fail(TN_E_SHAPE, -1, "%s gives %d tensors, and gave %d when it was recorded",
@@ -136,7 +165,7 @@ static tn_status take_results(const tn_program *p, const tni_pnode *n, tn_tensor
     for (int32_t i = 0; i < count; i++) {
         tn_tensor *t = outs[i];
         int32_t id = i < n->nout ? n->out[i] : TNI_P_NONE;
-        if (st == TN_OK && id >= 0) st = check_result(p, n, i, t);
+        if (st == TN_OK && id >= 0) st = check_result(p, n, i, sizes, t);
         if (st == TN_OK && id >= 0)
             tensors[id] = t;
         else
@@ -154,8 +183,8 @@ static tn_status call_node(const tn_program *p, const tni_pnode *n, frame *f, tn
         if (n->given[i] >= 0)
             *(tn_tensor **)(void *)(f->a.args + op->out_offset[i]) = tensors[n->given[i]];
     TN_TRY(tn_op_invoke(&op->info, f->a.args, several ? (tn_tensor **)(void *)&list : rets));
-    if (!several) return take_results(p, n, rets, op->nout, tensors);
-    tn_status st = take_results(p, n, list.v, (int32_t)list.n, tensors);
+    if (!several) return take_results(p, n, f->sizes, rets, op->nout, tensors);
+    tn_status st = take_results(p, n, f->sizes, list.v, (int32_t)list.n, tensors);
     list.n = 0; /* they are taken */
     tn_tensor_list_free(&list);
     return st;
@@ -181,6 +210,7 @@ tn_status tni_p_run_node(const tn_program *p, const tni_pnode *n, const int64_t 
                          tn_tensor **tensors) {
     frame f;
     f.more = NULL;
+    f.sizes = sizes;
     tn_status st = tni_p_args(p, n, sizes, &f.a);
     if (st == TN_OK) st = fill_inputs(n, tensors, &f);
     if (st == TN_OK && (n->no_grad | n->cast))

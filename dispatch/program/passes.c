@@ -106,8 +106,8 @@ static tn_status verify_node(const tn_program *p, int32_t k, bool *made) {
 }
 
 /* Sizes that a tensor can have; of an input, free ones have a symbol, and no others. */
-static tn_status verify_value(const tn_program *p, int32_t i) {
-    const tni_pvalue *v = &p->value[i];
+static tn_status verify_value(const tn_program *p, int32_t at) {
+    const tni_pvalue *v = &p->value[at];
     int64_t numel = 1;
     bool fits = true, known = true;
     for (int32_t d = 0; d < v->ndim; d++) {
@@ -117,9 +117,17 @@ static tn_status verify_value(const tn_program *p, int32_t i) {
         fits &= v->shape[d] < 0 || !__builtin_mul_overflow(numel, v->shape[d], &numel);
     }
     if (!known)
-        return tn_fail(TN_E_VALUE, -1, "value %d of the program has an unknown size", (int)i);
+        return tn_fail(TN_E_VALUE, -1, "value %d of the program has an unknown size", (int)at);
     if (!fits)
-        return tn_fail(TN_E_VALUE, -1, "value %d of the program is larger than a tensor", (int)i);
+        return tn_fail(TN_E_VALUE, -1, "value %d of the program is larger than a tensor", (int)at);
+    for (int32_t i = 0; i < v->nrules; i++) {
+        const tni_pderived *d = &v->rule[i];
+        bool goes_on = i && d[-1].index == d->index;
+        if (v->role != TNI_P_NODE || d->symbol < 0 || d->symbol >= p->nsymbols || d->index < 0 ||
+            d->index >= v->ndim || goes_on != (d->step != TNI_P_IS))
+            return tn_fail(TN_E_VALUE, -1, "value %d of the program has a rule of nothing",
+                           (int)at);
+    }
     return TN_OK;
 }
 
@@ -268,9 +276,18 @@ static void ask_written(void *ctx, int32_t id) {
     a->needed |= a->m->live[set_of(a->m, id)];
 }
 
+static bool has_rules(const tn_program *p, const tni_pnode *n) {
+    for (int32_t i = 0; i < n->nout; i++) {
+        const tni_pvalue *v = n->out[i] >= 0 ? &p->value[n->out[i]] : NULL;
+        for (int32_t k = 0; v && k < v->nrules; k++)
+            if (tni_p_rule_matters(p, v, k)) return true;
+    }
+    return false;
+}
+
 /* m->live is by set here: somebody needs what lies in that memory. */
-static bool needs(memory *m, const tni_pnode *n) {
-    asks a = {m, tni_p_is_random(n->op)};
+static bool needs(memory *m, const tn_program *p, const tni_pnode *n) {
+    asks a = {m, tni_p_is_random(n->op) || has_rules(p, n)};
     for (int32_t i = 0; i < n->nout; i++)
         a.needed |= n->out[i] >= 0 && m->live[set_of(m, n->out[i])];
     tni_p_each_written(n, ask_written, &a);
@@ -315,10 +332,7 @@ static void compact(tn_program *p, memory *m) {
             p->value[values++] = *v;
             continue;
         }
-        tn_tensor_unref(&v->t);
-        free(v->name);
-        free(v->shape);
-        free(v->symbol);
+        tni_p_value_clear(v);
     }
     p->nvalues = values;
     for (int32_t k = 0; k < nodes; k++) {
@@ -347,7 +361,7 @@ static void drop_dead(tn_program *p, memory *m) {
     while (changed) {
         changed = false;
         for (int32_t k = p->nnodes - 1; k >= 0; k--) {
-            if (m->needed[k] || !needs(m, &p->node[k])) continue;
+            if (m->needed[k] || !needs(m, p, &p->node[k])) continue;
             m->needed[k] = changed = true;
             mark(m, &p->node[k]);
         }
@@ -415,6 +429,17 @@ static void rename_inputs(tni_pnode *n, const int32_t *renamed) {
         if (n->in[i] >= 0) n->in[i] = renamed[n->in[i]];
 }
 
+/* What stays takes over the rules of its equal. */
+static void rename_value(tn_program *p, memory *m, int32_t from, int32_t to) {
+    tni_pvalue *v = &p->value[from], *w = &p->value[to];
+    m->renamed[from] = to;
+    if (w->nrules) return;
+    w->rule = v->rule;
+    w->nrules = v->nrules;
+    v->rule = NULL;
+    v->nrules = 0;
+}
+
 /* What is found twice is left for dead code to remove. */
 static void merge_equal(tn_program *p, memory *m) {
     for (int32_t k = 0; k < p->nnodes; k++) {
@@ -425,7 +450,7 @@ static void merge_equal(tn_program *p, memory *m) {
             if (p->node[j].op != n->op || !is_pure(m, &p->node[j]) || !same_node(&p->node[j], n))
                 continue;
             for (int32_t i = 0; i < n->nout; i++)
-                if (n->out[i] >= 0) m->renamed[n->out[i]] = p->node[j].out[i];
+                if (n->out[i] >= 0) rename_value(p, m, n->out[i], p->node[j].out[i]);
             break;
         }
     }

@@ -43,6 +43,7 @@ void tni_p_value_clear(tni_pvalue *v) {
     free(v->name);
     free(v->shape);
     free(v->symbol);
+    free(v->rule);
     *v = (tni_pvalue){0};
 }
 
@@ -174,6 +175,13 @@ void tni_p_each_written(const tni_pnode *n, void (*fn)(void *ctx, int32_t id), v
 
 /* ---- When values are needed last ---------------------------------------------------------------*/
 
+void tni_p_note_uses(tn_program *p) {
+    for (int32_t s = 0; s < p->nsymbols; s++) p->symbol[s].used_until = 0;
+    for (int32_t k = 0; k < p->nnodes; k++)
+        for (int32_t i = 0; i < p->node[k].nderived; i++)
+            p->symbol[p->node[k].derived[i].symbol].used_until = k + 1;
+}
+
 tn_status tni_p_settle(tn_program *p) {
     int32_t *last = malloc(sizeof *last * (size_t)(p->nvalues + 1));
     if (!last) return tni_p_memory();
@@ -191,6 +199,7 @@ tn_status tni_p_settle(tn_program *p) {
     tni_p_forget_compiled(p);
     free(p->last_use);
     p->last_use = last;
+    tni_p_note_uses(p);
     return TN_OK;
 }
 

@@ -9,6 +9,20 @@
 enum { TNI_P_NONE = -1, TNI_P_NUMBER = -2 }; /* in place of a value's number */
 typedef enum tni_prole { TNI_P_NODE, TNI_P_INPUT, TNI_P_WEIGHT } tni_prole;
 
+/* A number that follows from a free size. Where it follows from several, the steps stand in order, and
+ * each goes on from what the one before it gave. */
+enum {
+    TNI_P_IS,    /* size * num / den + add */
+    TNI_P_TIMES, /* the number so far * (size * num + add) / den */
+    TNI_P_PLUS,  /* the number so far + size * num / den + add */
+};
+typedef struct tni_pderived {
+    int32_t field, index; /* of a node's argument: index in a list, of an operand the input */
+    int32_t symbol;
+    int32_t step;
+    int64_t num, den, add;
+} tni_pderived;
+
 /* Something that a run computes or is given, once. */
 typedef struct tni_pvalue {
     tni_prole role;
@@ -21,6 +35,11 @@ typedef struct tni_pvalue {
     tn_device device;
     int64_t *shape;  /* owned; -1: differs from run to run */
     int32_t *symbol; /* of an input with free sizes: by dimension, or -1; owned */
+    /* What a node's sizes have followed from, by dimension (field 0, index); owned. Somebody has read
+     * them, and numbers of later nodes may come from there: see note [Sizes that stop growing]. */
+    tni_pderived *rule;
+    int32_t nrules;
+    bool sized; /* somebody has read its sizes */
     bool aside; /* the memory of a value with history, got without an operator, or a view of it */
 } tni_pvalue;
 
@@ -28,21 +47,8 @@ typedef struct tni_pvalue {
 typedef struct tni_psymbol {
     char *name; /* owned */
     int64_t low, high, seen;
+    int32_t used_until; /* the nodes before it have all numbers that follow from the size */
 } tni_psymbol;
-
-/* A number among a node's arguments that follows from a free size. Where it follows from several, the
- * steps stand in order, and each goes on from what the one before it gave. */
-enum {
-    TNI_P_IS,    /* size * num / den + add */
-    TNI_P_TIMES, /* the number so far * (size * num + add) / den */
-    TNI_P_PLUS,  /* the number so far + size * num / den + add */
-};
-typedef struct tni_pderived {
-    int32_t field, index; /* index: in a list; of an operand, the input */
-    int32_t symbol;
-    int32_t step;
-    int64_t num, den, add;
-} tni_pderived;
 
 typedef struct tni_pnode {
     const tn_op *op;
@@ -106,8 +112,13 @@ char *tni_p_text_copy(const char *text); /* NULL: out of memory */
 void tni_p_node_clear(tni_pnode *n);
 void tni_p_value_clear(tni_pvalue *v);
 tn_status tni_p_append(int32_t **list, int32_t *n, int32_t id);
-/* Computes last_use; whoever changes nodes or outputs calls it. */
+/* Computes last_use and used_until; whoever changes nodes or outputs calls it. */
 tn_status tni_p_settle(tn_program *p);
+void tni_p_note_uses(tn_program *p); /* used_until alone */
+/* Whether a later node takes a number that follows from what rule i follows from. */
+static inline bool tni_p_rule_matters(const tn_program *p, const tni_pvalue *v, int32_t i) {
+    return p->symbol[v->rule[i].symbol].used_until > v->place + 1;
+}
 static inline void *tni_p_at(const tni_pnode *n, const tn_field *f) { return n->args + f->offset; }
 /* Calls fn with every value that the node writes, by its signature or as the recording has seen. */
 void tni_p_each_written(const tni_pnode *n, void (*fn)(void *ctx, int32_t id), void *ctx);

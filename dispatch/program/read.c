@@ -335,11 +335,11 @@ static void take_field(reader *r, const tn_field *f, void *at) {
     }
 }
 
-static void take_derived(reader *r, tni_pnode *n) {
+static void take_derived(reader *r, tni_pderived **ret_list, int32_t *ret_n) {
     int32_t count = take_count(r, 36);
-    n->derived = count ? zeros(r, (size_t)count, sizeof *n->derived) : NULL;
-    for (int32_t i = 0; i < count && r->st == TN_OK; i++, n->nderived++) {
-        tni_pderived *d = &n->derived[i];
+    *ret_list = count ? zeros(r, (size_t)count, sizeof **ret_list) : NULL;
+    for (int32_t i = 0; i < count && r->st == TN_OK; i++, ++*ret_n) {
+        tni_pderived *d = &(*ret_list)[i];
         d->field = take_i32(r);
         d->index = take_i32(r);
         d->symbol = take_i32(r);
@@ -374,7 +374,7 @@ static void take_node(reader *r, tni_pnode *n) {
     n->nout = take_count(r, 4);
     n->out = take_block(r, sizeof *n->out * (size_t)n->nout);
     n->given = take_block(r, sizeof *n->given * (size_t)n->op->nout);
-    take_derived(r, n);
+    take_derived(r, &n->derived, &n->nderived);
     n->args = zeros(r, 1, n->op->args_bytes);
     for (int i = 0; i < n->op->nfields && r->st == TN_OK; i++)
         take_field(r, &n->op->fields[i], tni_p_at(n, &n->op->fields[i]));
@@ -433,6 +433,8 @@ static tn_status read_graph(reader *r) {
     take_nodes(r);
     take_ids(r, &p->input, &p->ninputs);
     take_ids(r, &p->output, &p->noutputs);
+    for (int32_t i = 0; i < p->nvalues && r->h.version > 2; i++)
+        take_derived(r, &p->value[i].rule, &p->value[i].nrules);
     if (r->st == TN_OK && r->at != r->end) fault(r, "something follows the graph");
     if (r->st == TN_OK) r->st = tn_program_verify(p);
     if (r->st == TN_OK) r->st = tni_p_settle(p);

@@ -388,6 +388,12 @@ static void cut(recorder *r, int32_t nodes, int32_t values) {
     while (p->nvalues > values) tni_p_value_clear(&p->value[--p->nvalues]);
 }
 
+/* Its parts take numbers of its inputs' sizes. */
+static void note_sizes_of(const recorder *r, const tni_pnode *n) {
+    for (int32_t i = 0; i < n->nin; i++)
+        if (n->in[i] >= 0) r->p->value[n->in[i]].sized = true;
+}
+
 /* Whether all results are values: what none of the parts made is none. */
 static bool are_known(recorder *r, const tn_op *op, tn_tensor **rets) {
     tni_span s = tni_results(op, rets);
@@ -438,8 +444,10 @@ static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *info, vo
     if (st == TN_OK && (st = versions_of(r, &n, &versions)) != TN_OK) tni_p_node_clear(&n);
     if (st == TN_OK) {
         uint64_t turn = turns;
-        st = can_take_apart(r, op, args) ? run_apart(r, next, op, args, rets, &apart)
-                                         : tn_layer_next(next, info, args, rets);
+        bool parts = can_take_apart(r, op, args);
+        if (parts) note_sizes_of(r, &n);
+        st = parts ? run_apart(r, next, op, args, rets, &apart)
+                   : tn_layer_next(next, info, args, rets);
         /* The recording may have been given up meanwhile. */
         if (st != TN_OK || turn != turns || apart) {
             tni_p_node_clear(&n);
@@ -622,6 +630,18 @@ tn_status tn_program_add_weight(tn_program *p, tn_tensor *t, const char *name, i
     return TN_OK;
 }
 
+/* Sizes of pointwise results are those of their operands. */
+static void leave_to_operands(tn_program *p) {
+    for (int32_t i = p->nvalues - 1; i >= 0; i--) {
+        tni_pvalue *v = &p->value[i];
+        const tni_pnode *n = v->role == TNI_P_NODE ? &p->node[v->place] : NULL;
+        if (!n || !v->sized || n->op->info.kind != TN_OP_POINTWISE) continue;
+        v->sized = false;
+        for (int32_t k = 0; k < n->nin; k++)
+            if (n->in[k] >= 0) p->value[n->in[k]].sized = true;
+    }
+}
+
 static tn_status end(tn_program *p, tn_tensors outputs) {
     if (active->broken != TN_OK)
         return tn_fail(active->broken, -1, "the recording failed: %s",
@@ -634,6 +654,7 @@ static tn_status end(tn_program *p, tn_tensors outputs) {
         TN_TRY(value_of(active, outputs.v[i], &id));
         TN_TRY(tni_p_append(&p->output, &p->noutputs, id));
     }
+    leave_to_operands(p);
     return tni_p_settle(p);
 }
 
@@ -694,6 +715,16 @@ void tn_program_note_read(const tn_tensor *t) {
     if (!computed) return;
     p->reads++;
     if (!p->read_where) p->read_where = tni_host_where();
+}
+
+void tn_program_note_sizes(const tn_tensor *t) {
+    recorder *r = active;
+    if (TN_LIKELY(!r) || r->paused || !t || (t->flags & TNI_T_STACK) || make_room(r) != TN_OK)
+        return;
+    tn_program *p = r->p;
+    int32_t id = *find(r, t);
+    for (int32_t i = 0; i < p->nvalues; i++) /* of a tensor that no operator made: whose memory */
+        if (i == id || (id < 0 && tni_p_shares(p->value[i].t, t))) p->value[i].sized = true;
 }
 
 /* A composite whose parts are recorded has written otherwise than by one of them. */

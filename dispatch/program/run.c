@@ -98,6 +98,8 @@ static tn_status run_one(const tn_program *p, int32_t k, const int64_t *sizes,
     const tni_pnode *n = &p->node[k];
     tni_p_note_node(k);
     TN_TRY(tni_p_run_node(p, n, sizes, tensors));
+    for (int32_t i = 0; i < n->nout; i++) /* what is recorded of this run has the rules, too */
+        if (n->out[i] >= 0 && p->value[n->out[i]].nrules) tn_program_note_sizes(tensors[n->out[i]]);
     /* parameters are converted once in a region, which ends with its last call */
     bool last = n->cast && (k + 1 == p->nnodes || !p->node[k + 1].cast);
     if (last && !is_casting()) tn_autocast_clear();

@@ -433,6 +433,18 @@ static void put_id_list(printer *w, const char *key, const int32_t *ids, int32_t
     tni_sink_text(&w->s, "]");
 }
 
+/* Those that a run looks at. */
+static void put_rules(printer *w, const tni_pvalue *v) {
+    int32_t some = 0;
+    for (int32_t i = 0; i < v->nrules; i++) {
+        if (!tni_p_rule_matters(w->p, v, i)) continue;
+        tni_sink_text(&w->s, "%s[%d, ", some++ ? ", " : ", \"rules\": [", (int)v->rule[i].index);
+        put_derived(w, &v->rule[i]);
+        tni_sink_text(&w->s, "]");
+    }
+    if (some) tni_sink_text(&w->s, "]");
+}
+
 static void put_json_value(printer *w, int32_t id) {
     static const char *const roles[] = {"node", "input", "weight"};
     const tni_pvalue *v = &w->p->value[id];
@@ -448,7 +460,9 @@ static void put_json_value(printer *w, int32_t id) {
         else
             tni_sink_text(&w->s, "%lld", (long long)v->shape[d]);
     }
-    tni_sink_text(&w->s, "]}");
+    tni_sink_text(&w->s, "]");
+    put_rules(w, v);
+    tni_sink_text(&w->s, "}");
 }
 
 static void put_json_node(printer *w, const tni_pnode *n) {

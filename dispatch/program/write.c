@@ -143,6 +143,20 @@ static tn_status put_field(tni_sink *s, const tni_pnode *n, const tn_field *f) {
     return TN_OK;
 }
 
+static void put_derived(tni_sink *s, const tni_pderived *list, int32_t n, uint32_t version) {
+    put_i32(s, n);
+    for (int32_t i = 0; i < n; i++) {
+        const tni_pderived *d = &list[i];
+        put_i32(s, d->field);
+        put_i32(s, d->index);
+        put_i32(s, d->symbol);
+        put_i64(s, d->num);
+        put_i64(s, d->den);
+        put_i64(s, d->add);
+        if (version > 1) put_i32(s, d->step);
+    }
+}
+
 static tn_status put_node(tni_sink *s, const tni_pnode *n, int32_t op, uint32_t version) {
     put_i32(s, op);
     put_u32(s, n->no_grad);
@@ -157,17 +171,7 @@ static tn_status put_node(tni_sink *s, const tni_pnode *n, int32_t op, uint32_t 
     put_i32(s, n->nout);
     tni_sink_bytes(s, n->out, sizeof *n->out * (size_t)n->nout);
     tni_sink_bytes(s, n->given, sizeof *n->given * (size_t)n->op->nout);
-    put_i32(s, n->nderived);
-    for (int32_t i = 0; i < n->nderived; i++) {
-        const tni_pderived *d = &n->derived[i];
-        put_i32(s, d->field);
-        put_i32(s, d->index);
-        put_i32(s, d->symbol);
-        put_i64(s, d->num);
-        put_i64(s, d->den);
-        put_i64(s, d->add);
-        if (version > 1) put_i32(s, d->step);
-    }
+    put_derived(s, n->derived, n->nderived, version);
     for (int i = 0; i < n->op->nfields; i++) TN_TRY(put_field(s, n, &n->op->fields[i]));
     return TN_OK;
 }
@@ -193,6 +197,8 @@ static tn_status put_graph(tni_sink *s, const tn_program *p, uint32_t version) {
     tni_sink_bytes(s, p->input, sizeof *p->input * (size_t)p->ninputs);
     put_i32(s, p->noutputs);
     tni_sink_bytes(s, p->output, sizeof *p->output * (size_t)p->noutputs);
+    for (int32_t i = 0; i < p->nvalues && version > 2; i++)
+        put_derived(s, p->value[i].rule, p->value[i].nrules, version);
     return st;
 }
 
@@ -247,9 +253,11 @@ static tn_status check_shared(const tn_program *p) {
 
 /* The oldest that can hold the program. */
 static uint32_t version_of(const tn_program *p) {
+    for (int32_t i = 0; i < p->nvalues; i++)
+        if (p->value[i].nrules) return TNI_FILE_VERSION;
     for (int32_t k = 0; k < p->nnodes; k++)
         for (int32_t i = 0; i < p->node[k].nderived; i++)
-            if (p->node[k].derived[i].step != TNI_P_IS) return TNI_FILE_VERSION;
+            if (p->node[k].derived[i].step != TNI_P_IS) return 2;
     return 1;
 }
 

@@ -425,9 +425,9 @@ static void test_versions_and_names(void **state) {
     uint64_t n;
     (void)state;
     unsigned char *f = file_of(p, &n);
-    f[8] = 3;
+    f[8] = 4;
     assert_int_equal(tn_program_parse(f, n, &q), TN_E_VALUE);
-    assert_non_null(strstr(tn_error_last()->message, "version 3"));
+    assert_non_null(strstr(tn_error_last()->message, "version 4"));
     f[8] = 1;
     for (uint64_t k = 64; k + 5 < n; k++) /* an operator that is not there */
         if (memcmp(f + k, "mul@1", 5) == 0) memcpy(f + k, "mux@1", 5);

@@ -112,13 +112,16 @@ class Reader:
         for _ in range(self.take("i", "count")):
             self.text("name")
             self.many("q", 3, "size")
-        for _ in range(self.take("i", "count")):
+        values = self.take("i", "count")
+        for _ in range(values):
             self.value()
         operators = [self.operator() for _ in range(self.take("i", "count"))]
         for _ in range(self.take("i", "count")):
             self.node(operators)
         for _ in range(2):
             self.many("i", self.take("i", "count"), "value")
+        for _ in range(values if self.version > 2 else 0):
+            self.derived()
         assert self.at == self.end
         return self.parts
 
@@ -156,13 +159,16 @@ class Reader:
             self.many("B", len(inputs), "wrote")
         self.many("i", self.take("i", "count"), "value")
         self.many("i", sum(k in (OUT, OUTS) for k in kinds), "value")
+        self.derived()
+        for kind in kinds:
+            self.field(kind)
+
+    def derived(self) -> None:
         for _ in range(self.take("i", "count")):
             self.many("i", 3, "derived")
             self.many("q", 3, "size")
             if self.version > 1:
                 self.take("i", "step")
-        for kind in kinds:
-            self.field(kind)
 
     def field(self, kind: int) -> None:
         if kind in (TENSORS, INT, DIM, BOOL, FORMAT):
@@ -212,6 +218,19 @@ def free_sizes() -> bytes:
     made = tn.export.export(
         Flat(), (tn.ones(3, 5, 4),), dynamic_shapes=({0: rows, 1: columns},)
     )  # fmt: skip
+    return made.program.to_bytes()
+
+
+def cut() -> bytes:
+    """A size that was read of a result, which has to follow from the free one: version 3."""
+
+    class Cut(tn.nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            y = x[:, :9]
+            return (x * y.shape[1]).reshape(y.shape[0] * x.shape[1])
+
+    rows, columns = tn.export.Dim("rows", min=1, max=50), tn.export.Dim("columns", min=1, max=50)
+    made = tn.export.export(Cut(), (tn.ones(2, 3),), dynamic_shapes=({0: rows, 1: columns},))
     return made.program.to_bytes()
 
 
@@ -271,7 +290,7 @@ def modes() -> bytes:
 def good() -> list[tuple[list[Part], bytes, int]]:
     """Graphs in their parts, data and version."""
     found = []
-    for make in (free_sizes, traced, pointwise, lists, writes, modes):
+    for make in (free_sizes, cut, traced, pointwise, lists, writes, modes):
         whole = make()
         reader = Reader(whole)
         parts = reader.graph()
@@ -312,7 +331,7 @@ def program_file(rng: random.Random) -> bytes:
     if rng.random() < 0.05:  # a piece of the stream is missing, there twice, or another
         at = rng.randrange(len(parts))
         parts[at : at + rng.randrange(3)] = parts[at : at + rng.randrange(9)]
-    raw = bytearray(file_of(parts, data, version if rng.random() < 0.95 else rng.randrange(4)))
+    raw = bytearray(file_of(parts, data, version if rng.random() < 0.95 else rng.randrange(5)))
     if rng.random() < 0.05:  # of the header
         at = rng.randrange(8, 64, 4)
         raw[at : at + 4] = (rng.choice(NUMBERS) % 2**32).to_bytes(4, "little")

@@ -102,6 +102,8 @@ TN_API tn_status tn_program_set_scope(tn_program *p, int32_t scope);
 TN_API tn_status tn_program_value(tn_program *p, tn_tensor *t, int32_t *ret_value);
 /* Somebody is about to look at t's values: counted when they depend on inputs or random numbers. */
 TN_API void tn_program_note_read(const tn_tensor *t);
+/* Somebody is about to read t's sizes: numbers of what is recorded from here on may come from there. */
+TN_API void tn_program_note_sizes(const tn_tensor *t);
 /* How often values were looked at while the program was recorded: its course may depend on them. */
 TN_API int64_t tn_program_reads(const tn_program *p);
 /* The host language's line of the first such look, or NULL. */

@@ -1,4 +1,5 @@
 /* tensor_attrs.c: the attributes of Tensor: geometry, dtype, device, gradient. */
+#include <tenon/program.h>
 #include <tenon/wrapped.h>
 
 #include "binding_priv.h"
@@ -10,6 +11,7 @@
 ATTR(get_shape) {
     (void)unused;
     const tn_tensor *t = tnp_of(self);
+    tn_program_note_sizes(t);
     return tnp_size_from(tn_tensor_shape(t), tn_tensor_ndim(t));
 }
 ATTR(get_ndim) {
@@ -36,6 +38,7 @@ ATTR(get_itemsize) {
 ATTR(get_nbytes) {
     (void)unused;
     const tn_view *v = tn_tensor_view(tnp_of(self));
+    tn_program_note_sizes(tnp_of(self));
     if (TNP_UNLIKELY(v->word & TN_W_LAYOUT)) {
         if (tnp_settle(tnp_of(self)) < 0) return NULL;
         bool wrapped = tn_tensor_layout(tnp_of(self)) == TN_LAYOUT_WRAPPED;

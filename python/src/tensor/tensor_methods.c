@@ -1,5 +1,6 @@
 /* tensor_methods.c: methods of Tensor that are not operators: facts, storage, numbers, copies,
  * pickling. Methods that are operators come from the op table. */
+#include <tenon/program.h>
 #include <tenon/wrapped.h>
 
 #include "binding_priv.h"
@@ -40,6 +41,7 @@ static PyObject *size(PyObject *self, PyObject *args, PyObject *kwargs) {
     PyObject *dim = Py_None;
     const tn_tensor *t = tnp_of(self);
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:size", names, &dim)) return NULL;
+    tn_program_note_sizes(t);
     if (dim != Py_None) return one_dim(self, dim, tn_tensor_shape(t), "size");
     return tnp_size_from(tn_tensor_shape(t), tn_tensor_ndim(t));
 }
@@ -49,6 +51,7 @@ static PyObject *stride(PyObject *self, PyObject *args, PyObject *kwargs) {
     PyObject *dim = Py_None;
     const tn_tensor *t = tnp_of(self);
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:stride", names, &dim)) return NULL;
+    tn_program_note_sizes(t);
     if (dim != Py_None) return one_dim(self, dim, tn_tensor_strides(t), "stride");
     if (tnp_settle(t) < 0) return NULL;
     bool has_none = tn_tensor_layout(t) > TN_LAYOUT_COO;
@@ -67,6 +70,7 @@ METHOD(dim) {
 }
 METHOD(numel) {
     (void)unused;
+    tn_program_note_sizes(tnp_of(self));
     return PyLong_FromLongLong(tn_tensor_numel(tnp_of(self)));
 }
 METHOD(element_size) {

@@ -1,4 +1,6 @@
 /* tensor_type.c: the type Tensor: how its objects end, and its slots. */
+#include <tenon/program.h>
+
 #include "binding_priv.h"
 
 /* ---- Life --------------------------------------------------------------------------------------*/
@@ -148,6 +150,7 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 Py_ssize_t tnp_len(PyObject *self) {
     tn_tensor *t = tnp_of(self);
+    tn_program_note_sizes(t);
     if (tn_tensor_ndim(t) > 0) return (Py_ssize_t)tn_tensor_shape(t)[0];
     PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
     return -1;

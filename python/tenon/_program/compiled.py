@@ -417,9 +417,15 @@ class Compiled:
                     if entry.way in self.ways:
                         self.ways.remove(entry.way)
                     return None
-                if not _divides(entry.program.data["nodes"]):
+                if self._keeps(entry.program.data):
                     return Recorded(entry.program, [], [], rec.outputs, rec.result)
         return None
+
+    def _keeps(self, data: Any) -> bool:
+        """Whether calls with other sizes get what is right, or go another way: quotients do not,
+        nor do, in what a backend makes, sizes that a run would have to look at."""
+        ruled = self.backend is not None and any("rules" in v for v in data["values"])
+        return not (ruled or _divides(data["nodes"]))
 
     def _holds_elsewhere(
         self, call: Call, program: Any, inputs: list[int], dim: int, seen: list[int]
@@ -459,7 +465,7 @@ class Compiled:
                 _generalize(rec.program, second.program, inputs, dim)
         others = all_resized(rec.program, call.tensors)
         mixed = rec.program.mixes and not self._agree(call, rec.program, others)
-        if mixed or _divides(rec.program.data["nodes"]):
+        if mixed or not self._keeps(rec.program.data):
             self.dynamic = False
             return rec, None
         return rec, _shapes(rec)
