@@ -20,7 +20,7 @@ from tenon.io.pt_reader import MapLocation
 
 __all__ = [
     "FileFormatError", "UnsafeContentError", "add_safe_globals", "clear_safe_globals",
-    "get_safe_globals", "load", "save",
+    "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "save",
 ]  # fmt: skip
 
 _NAMING = "tenon._tensor.pickled"
@@ -109,6 +109,14 @@ def _read(file: BinaryIO, map_location: MapLocation, mmap: bool, everything: boo
             raise
     file.seek(start)
     return _pickled().read(file, map_location, named_only=not everything)
+
+
+def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:
+    """The names in a checkpoint that `load` refuses, as long as the program does not name them."""
+    if isinstance(f, str | os.PathLike):
+        with open_to_read(f) as file:
+            return _pickled().unsafe_globals(file)
+    return _pickled().unsafe_globals(_seekable(f))
 
 
 def add_safe_globals(safe_globals: list[Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import stored
 import tenon as tn
 from tenon import overrides
 
@@ -164,3 +165,57 @@ def test_functions_with_twins_of_other_arguments() -> None:
         assert type(got) is Plain
         assert tn.equal(got.as_subclass(tn.Tensor), call(x))
         assert tn.allclose(tn.vmap(call)(tn.stack([x, y + 2])), tn.stack([call(x), call(y + 2)]))
+
+
+def test_attributes_and_methods_that_are_no_operators_ask() -> None:
+    def asked(lib: Any) -> list[str]:
+        seen: list[str] = []
+
+        class Listening(lib.Tensor):
+            @classmethod
+            def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+                seen.append(f"{func.__name__} {[t.__name__ for t in types]} {len(args)}")
+                return super().__torch_function__(func, types, args, kwargs)
+
+        x = lib.ones(2, 3).as_subclass(Listening)
+        assert type(x.T) is Listening and type(x.to(lib.float64)) is Listening
+        assert (x.shape, len(x), x[0, 0].item(), x.size(1)) == ((2, 3), 2, 1.0, 3)
+        assert (float(x.sum()), bool(x.any()), x.dtype, x.dim()) == (6.0, True, lib.float32, 2)
+        x.requires_grad_().sum().backward()
+        assert type(x.grad) is lib.Tensor and x.is_leaf
+        x.requires_grad = False
+        x.data = lib.zeros(2, 3)
+        assert x.tolist() == [[0, 0, 0], [0, 0, 0]] and x.numpy().shape == (2, 3)
+        return seen
+
+    assert asked(tn) == stored.of_torch(asked)
+
+
+def test_classes_that_say_nothing_of_their_own_keep_tensors_attributes() -> None:
+    class Plain(tn.Tensor):
+        pass
+
+    class Named(Plain):
+        shape = "mine"
+
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            return super().__torch_function__(func, types, args, kwargs)
+
+    assert "shape" not in vars(Plain) and vars(Named)["shape"] == "mine"
+    assert Named.ndim is tn.Tensor.ndim
+    assert tn.ones(2).as_subclass(Named).ndim == 1
+
+
+def test_a_class_says_what_an_attribute_is() -> None:
+    class Double(tn.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            if func == tn.Tensor.shape.__get__:
+                return "a shape"
+            if func is tn.Tensor.item:
+                return 2 * super().__torch_function__(func, types, args, kwargs)
+            return super().__torch_function__(func, types, args, kwargs)
+
+    x = tn.tensor([3.0]).as_subclass(Double)
+    assert x.shape == "a shape" and x.item() == 6 and x.size() == (1,)

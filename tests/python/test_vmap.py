@@ -375,3 +375,8 @@ def test_each_element_draws_its_own_numbers() -> None:
         assert len({tuple(row) for row in different.tolist()}) == 3
         same = tn.vmap(lambda t, draw=draw: t + draw(), randomness="same")(x)
         assert len({tuple(row) for row in same.tolist()}) == 1
+        with pytest.raises(RuntimeError, match="randomness error mode"):
+            tn.vmap(lambda t, draw=draw: t + draw())(x)
+        inner = tn.vmap(lambda t, draw=draw: t + draw(), randomness="different")
+        with pytest.raises(RuntimeError, match="randomness error mode"):
+            tn.vmap(inner)(x[:, None])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tenon as tn
@@ -89,6 +90,21 @@ def test_named_classes_and_no_others() -> None:
     with pytest.raises(UnsafeContentError):
         tn.load(saved(Point(3)))
     assert tn.load(saved(Trap()), weights_only=False) == "sprung"
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_files_tell_what_they_name_without_running_it(
+    old: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trap, "ran", False)
+    path = tmp_path / "x.pt"
+    tn.save([Point(3), Trap(), tn.ones(2)], path, _use_new_zipfile_serialization=not old)
+    named = tn.serialization.get_unsafe_globals_in_checkpoint(path)
+    assert f"{__name__}.Point" in named and not Trap.ran
+    assert not any("rebuild_tensor" in name for name in named)
+    with tn.serialization.safe_globals([Point]):
+        rest = tn.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(path.read_bytes()))
+    assert rest == [name for name in named if not name.endswith(".Point")]
 
 
 def test_files_without_objects_are_never_given_to_pickle(monkeypatch: pytest.MonkeyPatch) -> None:

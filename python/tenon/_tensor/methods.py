@@ -168,6 +168,15 @@ def __init_subclass__(cls: type, **kwargs: Any) -> None:
     object.__init_subclass__(**kwargs)
     if cls.__torch_function__ is not _C._disabled_torch_function_impl:
         _C._watch_overrides()
+        _give_asking_members(cls)
+
+
+def _give_asking_members(cls: type) -> None:
+    """A protocol of the program's own hears of attributes, too."""
+    if not str(getattr(cls.__torch_function__, "__module__", "")).startswith("tenon."):
+        from tenon._tape import asking_members  # few programs have such a class
+
+        asking_members.give(cls)
 
 
 def _make_wrapper_subclass(cls: type, size: Any, *args: Any, **kwargs: Any) -> Tensor:

@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import io
 import pickle
+import pickletools
 from collections import OrderedDict
 from collections.abc import Callable
 from types import FunctionType
@@ -191,6 +192,27 @@ def read(file: BinaryIO, map_location: Any, named_only: bool) -> Any:
         raise
     except pickle.UnpicklingError as err:
         raise FileFormatError(str(err)) from err
+
+
+def unsafe_globals(file: BinaryIO) -> list[str]:
+    """What a checkpoint names that is neither plain data nor named here, which runs nothing."""
+    found: set[str] = set()
+    texts: list[str] = []
+    kept: dict[int, str] = {}
+    for code, arg, _ in pickletools.genops(pt_old.open_checkpoint(file, None).structure()):
+        if code.name in ("GLOBAL", "INST"):
+            found.add(arg.replace(" ", ".", 1))
+        elif code.name == "STACK_GLOBAL":
+            found.add(".".join(texts[-2:]))
+        elif code.name == "MEMOIZE":
+            kept[len(kept)] = texts[-1] if texts else ""
+        elif code.name in ("BINPUT", "LONG_BINPUT"):
+            kept[arg] = texts[-1] if texts else ""
+        elif code.name in ("BINGET", "LONG_BINGET"):
+            texts.append(kept.get(arg, ""))
+        elif isinstance(arg, str):
+            texts.append(arg)
+    return sorted(name for name in found if name not in _safe and not pt_reader.is_plain(name))
 
 
 def add_safe_globals(safe_globals: Any) -> None:

@@ -390,12 +390,16 @@ def map_once(
 def _entered(level: Level) -> Iterator[None]:
     outer = levels()
     drawn = _Draws(level) if level.randomness == "different" else nullcontext()
+    before = tenon.get_rng_state() if level.randomness == "error" else None
     _running.levels = (*outer, level)
     try:
         with drawn:
             yield
     finally:
         _running.levels = outer  # needs no memory
+    # Draws of no mapped tensor come by no call that vmap sees.
+    if before is not None and not tenon.equal(before, tenon.get_rng_state()):
+        raise RuntimeError(_NO_DRAWS)
 
 
 def _new_level(size: int, randomness: str) -> Level:

@@ -1,0 +1,85 @@
+"""Attributes and methods of tensors that ask a program's class with `__torch_function__`.
+
+Operators ask by themselves. What is no operator would have to look at every tensor's class; instead
+a class of tensors that has a protocol of its own gets members that ask, when it is made.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from tenon import _C, Tensor
+
+_NAMES = (
+    "H mH mT T real data grad _grad grad_fn _base _version device dtype layout shape ndim nbytes "
+    "itemsize output_nr requires_grad retains_grad is_leaf is_cpu is_cuda is_ipu is_maia is_meta is_mkldnn "
+    "is_mps is_mtia is_nested is_quantized is_sparse is_sparse_csr is_vulkan is_xla is_xpu "
+    "__array_wrap__ __bool__ __complex__ __dir__ __dlpack__ __dlpack_device__ __float__ "
+    "__format__ __index__ __int__ __len__ __pos__ _is_view _nnz backward bfloat16 bool byte "
+    "cdouble cfloat chalf char cpu cuda data_ptr dense_dim dequantize detach_ dim dim_order double "
+    "element_size fill_diagonal_ float get_device half int is_coalesced is_complex is_conj "
+    "is_contiguous is_floating_point is_inference is_neg is_nonzero is_pinned is_same_size "
+    "is_set_to is_shared is_signed item long ndimension nelement numel numpy pin_memory "
+    "register_hook register_post_accumulate_grad_hook requires_grad_ resize_as_ resolve_conj "
+    "resolve_neg retain_grad set_ short size sparse_dim storage_offset stride to tolist type_as"
+)
+
+
+def _ask(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from tenon import overrides
+
+    return overrides._handle(function, overrides._overloaded(args), args, kwargs)
+
+
+class _Attribute:
+    """An attribute that asks about reading and writing, under the names of Tensor's own."""
+
+    def __init__(self, member: Any) -> None:
+        self.member = member
+
+    def __get__(self, x: Any, owner: Any = None) -> Any:
+        if x is None:
+            return self.member
+        read = self.member.__get__
+        return read(x) if _C._disable_overrides(0) else _ask(read, (x,), {})
+
+    def __set__(self, x: Any, value: Any) -> None:
+        write = self.member.__set__
+        if _C._disable_overrides(0):
+            write(x, value)
+        else:
+            _ask(write, (x, value), {})
+
+    def __delete__(self, x: Any) -> None:
+        self.member.__delete__(x)
+
+
+def _method(member: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(member)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if _C._disable_overrides(0):
+            return member(*args, **kwargs)
+        return _ask(member, args, kwargs)
+
+    return call
+
+
+@functools.cache
+def _members() -> dict[str, tuple[Any, Any]]:
+    """By name, Tensor's member and one that asks."""
+    found = {}
+    for name in _NAMES.split():
+        member = inspect.getattr_static(Tensor, name, None)
+        if member is not None:
+            found[name] = member, _method(member) if callable(member) else _Attribute(member)
+    return found
+
+
+def give(cls: type) -> None:
+    """Members that ask for a class, where it has Tensor's own."""
+    for name, (member, asking) in _members().items():
+        if inspect.getattr_static(cls, name) is member:
+            setattr(cls, name, asking)
