@@ -19,12 +19,14 @@ from typing import Any
 import tenon
 from tenon import _C, _program
 from tenon._program import BUFFER, COMMON, DEAD, FOLD, FREEZE, PARAMETER, Program, script_file
+from tenon._program import note as _notes
 from tenon._program import script as _script
 from tenon._program.script import NotSupportedError, UnsupportedNodeError
 from tenon._program.traced import Layout, Recording, TracerWarning, unchanged
 from tenon._program.widen import Origin
 from tenon.futures import Future
 from tenon.io import atomic
+from tenon.io.errors import FileFormatError
 from tenon.nn import Module
 from tenon.nn.parameter import Parameter
 from tenon.utils import _pytree
@@ -120,6 +122,9 @@ class _Runs:
         self.__dict__["_origin"] = self.__dict__["_scripted"] = None
         self.__dict__["_inputs"] = Layout.load(note["inputs"])
         self.__dict__["_outputs"] = Layout.load(note["outputs"])
+        counts = len(self._inputs.tensors), len(self._outputs.tensors)
+        if counts != (len(program.inputs), len(program.data["outputs"])):
+            raise FileFormatError("the note of a program has other inputs or outputs than it takes")
         self.__dict__["original_name"] = note.get("name", "")
         self.__dict__["_names"] = note.get("arguments", [])
 
@@ -436,19 +441,16 @@ def _wrap(func: Any, recording: Recording) -> Any:
 
 
 def _of_program(program: Program, kind_of_module: type[ScriptModule] = ScriptModule) -> Any:
-    try:
-        note = json.loads(program.note)
-        kind = note["kind"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise RuntimeError("the file holds a program that jit has not made") from None
-    if kind == "script":
+    note = _notes.of(program)
+    if note["kind"] == "script":
         return script_file.read(program, note)
-    made = kind_of_module() if kind == "module" else ScriptFunction()
-    made._adopt(program, note)
-    if isinstance(made, ScriptModule):
-        made._set_children(dict(note.get("modules", ())))
-        made._set_weights(program)
-        made.train(note.get("training", False))
+    made = kind_of_module() if note["kind"] == "module" else ScriptFunction()
+    with _notes.refused("the file holds a program that jit has not made"):
+        made._adopt(program, note)
+        if isinstance(made, ScriptModule):
+            made._set_children(dict(note.get("modules", ())))
+            made._set_weights(program)
+            made.train(note.get("training", False))
     return made
 
 
@@ -489,17 +491,13 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
 def load(
     f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, **options: Any
 ) -> Any:
-    """What save wrote. Weights of a path are mapped, and read when they are used."""
+    """What save wrote. Weights of a path are mapped, and read when they are used. A file that is
+    damaged, or that another program wrote, is a RuntimeError (serialization.FileFormatError)."""
     if map_location is not None and tenon.device(map_location).type != "cpu":
         raise NotImplementedError(
             "jit.load: a program keeps its device; map_location can only be 'cpu'"
         )
-    source = f.read() if hasattr(f, "read") else f
-    try:
-        program = _program.load(source)
-    except ValueError as err:
-        name = "the file" if isinstance(source, bytes) else os.fspath(source)
-        raise RuntimeError(f"jit.load: {name}: {err}") from None
+    program = _notes.read(f, "jit.load")
     made = _of_program(program)
     note = json.loads(program.note)
     if note["kind"] != "script":

@@ -1,6 +1,6 @@
 """Reads files and texts made by the rules of their format, which then go wrong in it: pickled
-structures in zip archives, safetensors, npy, recorded programs, plugin manifests, declarations,
-schemas and formulas.
+structures in zip archives, safetensors, npy, recorded programs, ONNX models, plugin manifests,
+declarations, schemas and formulas.
 A reader says what is wrong in an exception of its own; it never ends the process, hangs, or raises
 what only a mistake in it would raise.
 
@@ -30,6 +30,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import models
 import programs
 import tenon as tn
 from tenon.io import npy, safetensors
@@ -415,6 +416,8 @@ FILES: dict[str, tuple[Callable[[random.Random], bytes], Callable[[Path], Any]]]
     "tar": (tar_checkpoint, tn.load),
     "gguf": (blocks_file, tn.load),
     "tng": (programs.program_file, programs.read_program),
+    "jit": (models.noted_program, models.read_noted),
+    "onnx": (models.model_file, models.read_model),
 }
 SAID = (FileFormatError, OSError)  # what readers of files raise on purpose
 # Texts are arguments: what is wrong with them is the caller's mistake.
@@ -480,6 +483,8 @@ def main() -> None:
         "tar",
         "gguf",
         "tng",
+        "jit",
+        "onnx",
         "safetensors",
         "npy",
         "json",

@@ -20,6 +20,7 @@ import tenon
 from tenon import _program
 from tenon._program import script_words as words
 from tenon._program.script import Source
+from tenon.io.errors import FileFormatError
 from tenon.nn import Module
 from tenon.nn.modules._slots import SLOT_NAMES, Slots
 from tenon.nn.parameter import Parameter
@@ -508,7 +509,7 @@ def program_of(root: Any, name: str) -> tuple[_program.Program, dict[str, Any]]:
 
 
 def read(program: _program.Program, note: dict[str, Any]) -> Any:
-    """What `program_of` made a program of. RuntimeError: it is damaged, or hostile."""
+    """What `program_of` made a program of. FileFormatError: it is damaged, or hostile."""
     known = {name: tensor for name, _, tensor in program.weights}
     try:
         tensors = [known[f"t{i}"] for i in range(len(known))]
@@ -516,4 +517,4 @@ def read(program: _program.Program, note: dict[str, Any]) -> Any:
     except MemoryError:
         raise
     except Exception as err:
-        raise RuntimeError(f"the script is damaged: {type(err).__name__}: {err}") from None
+        raise FileFormatError(f"the script is damaged: {type(err).__name__}: {err}") from None

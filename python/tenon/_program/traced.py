@@ -13,6 +13,7 @@ from typing import Any
 import tenon
 from tenon import _program
 from tenon._program import BUFFER, PARAMETER, Program
+from tenon._program.note import refused
 from tenon.utils import _pytree
 
 
@@ -89,9 +90,24 @@ class Layout:
 
     @classmethod
     def load(cls, data: dict[str, Any]) -> Layout:
-        made = cls(_pytree.treespec_loads(data["spec"]), data["fixed"], data["tensors"])
-        made.numbers = data.get("numbers", [])
+        """What `dump` gave. FileFormatError: it is something else."""
+        with refused("the structure of a program's inputs or outputs is damaged"):
+            made = cls(_pytree.treespec_loads(data["spec"]), data["fixed"], data["tensors"])
+            made.numbers = data.get("numbers", [])
+            made._check()
         return made
+
+    def _check(self) -> None:
+        count = len(self.fixed)
+        if not all(isinstance(leaf, _PLAIN) for leaf in self.fixed):
+            raise ValueError("a leaf is neither a number nor a text")
+        if not all(type(i) is int and 0 <= i < count for i in self.tensors):
+            raise ValueError("a tensor is no leaf")
+        if len(set(self.tensors)) != len(self.tensors) or not set(self.numbers) <= set(
+            self.tensors
+        ):
+            raise ValueError("a tensor is there twice, or a number that is none")
+        self.spec.unflatten(self.fixed)
 
 
 # ---- Recording -----------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tenon
-from tenon import _program, jit
+from tenon import jit
 from tenon._program import COMMON, DEAD, FOLD
+from tenon._program import note as _notes
 from tenon._program.traced import NumbersDiffer, Recording, free_size, unchanged
 from tenon._submodules import on_demand
 from tenon.export import exported_program, graph_signature
@@ -36,6 +37,7 @@ from tenon.export.exported_program import (
 from tenon.export.graph_signature import ExportGraphSignature
 from tenon.export.unflatten import InterpreterModule, UnflattenedModule, unflatten
 from tenon.io import atomic
+from tenon.io.errors import FileFormatError
 from tenon.nn import Module
 from tenon.utils import _pytree
 
@@ -257,10 +259,15 @@ def load(
     extra_files: dict[str, Any] | None = None,
     expected_opset_version: dict[str, int] | None = None,
 ) -> ExportedProgram:
-    """What save, or jit.save, wrote."""
-    source = f.read() if hasattr(f, "read") else f
-    program = _program.load(source)
-    ep = ExportedProgram(program)
+    """What save, or jit.save, wrote. A file that is damaged is a RuntimeError
+    (serialization.FileFormatError)."""
+    program = _notes.read(f, "export.load")
+    note = _notes.of(program)
+    if note["kind"] == "script":
+        raise FileFormatError("export.load: the file holds a script, which jit.load reads")
+    with _notes.refused("export.load: the file holds a program that export has not made"):
+        jit._Runs()._adopt(program, note)
+        ep = ExportedProgram(program)
     for name in extra_files or ():
         extra_files[name] = ep._note.get("extra", {}).get(name, "")  # type: ignore[index]
     return ep

@@ -6,8 +6,8 @@ registered; all else is a leaf, None too.
 
 from __future__ import annotations
 
-import importlib
 import json
+import sys
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -138,11 +138,12 @@ def _path_of(cls: type) -> str:
 
 
 def _found_at(module: str, names: str) -> type:
-    found: Any = importlib.import_module(module)
+    """A class that the program has: texts come from files, which import nothing and run nothing."""
+    found: Any = sys.modules.get(module)
     for name in names.split("."):
-        found = getattr(found, name)
+        found = getattr(found, "__dict__", {}).get(name)
     if not isinstance(found, type):
-        raise TypeError(f"{names} of {module} is no class")
+        raise TypeError(f"{names} of {module} is no class of a module that is imported")
     return found
 
 
@@ -154,18 +155,29 @@ def _class_at(path: str) -> type:
     return found
 
 
+# What a text may name as that which makes the missing values of a dict, and a look at it calls.
+_FACTORIES = (
+    int, float, complex, bool, str, bytes, list, tuple, dict, set, frozenset, OrderedDict, deque,
+    type(None),
+)  # fmt: skip
+
+
 def _default_dump(context: Context) -> Any:
     factory, keys = context
+    kind = type(None) if factory is None else factory
     return {
-        "default_factory_module": factory.__module__,
-        "default_factory_name": factory.__qualname__,
+        "default_factory_module": kind.__module__,
+        "default_factory_name": kind.__qualname__,
         "dict_context": keys,
     }
 
 
 def _default_load(data: Any) -> Context:
-    factory = _found_at(data["default_factory_module"], data["default_factory_name"])
-    return [factory, data["dict_context"]]
+    wanted = data["default_factory_module"], data["default_factory_name"]
+    for factory in _FACTORIES:
+        if wanted == (factory.__module__, factory.__qualname__):
+            return [None if factory is type(None) else factory, data["dict_context"]]
+    raise TypeError(f"{wanted[1]} of {wanted[0]} is none that a text may name as a default")
 
 
 def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], Context]:

@@ -33,10 +33,17 @@ _NUMBERS = {
 }  # fmt: skip
 
 
+_DEEPEST = 100  # modules within each other that a weight's name may lead through
+
+
 def tensor_of(proto: Any) -> Any:
     """The tensor of a TensorProto."""
     import onnx
 
+    if proto.data_location == onnx.TensorProto.EXTERNAL:
+        raise OnnxLoadError(
+            f"onnx.load: the values of '{proto.name}' lie in another file: load the model's path"
+        )
     array = onnx.numpy_helper.to_array(proto)
     wanted = dtype_of(proto.data_type)
     if array.dtype.kind not in "biufc":  # a dtype that NumPy has no name for
@@ -71,7 +78,7 @@ class _Node:
     def __call__(self, values: dict[str, Any], attributes: dict[str, Any]) -> None:
         own = dict(self.attributes)
         own.update({k: attributes[v] for k, v in self.references.items() if v in attributes})
-        inputs = [values[n] if n else None for n in self.inputs]
+        inputs = [_given(values, n, self) if n else None for n in self.inputs]
         try:
             if self.fn is not None:
                 found = self.fn(self.context.among(values), *inputs, **own)
@@ -84,6 +91,8 @@ class _Node:
             if "unexpected keyword" in str(err) or "positional argument" in str(err):
                 raise OnnxLoadError(f"onnx.load: {self}: {err}") from err
             raise
+        except (AttributeError, LookupError, ArithmeticError, AssertionError) as err:
+            raise OnnxLoadError(f"onnx.load: {self}: {type(err).__name__}: {err}") from err
         if not isinstance(found, tuple):
             found = (found,)
         for name, value in zip(self.outputs, found, strict=False):
@@ -130,6 +139,24 @@ class _Function:
         return tuple(values.get(n) for n in self.outputs)
 
 
+def _function_of(proto: Any, ctx: Context) -> _Function:
+    """A model's function, made once: its nodes may call others, which all of them share."""
+    key = (_domain(proto.domain), proto.name, tuple(sorted(ctx.opsets.items())))
+    if key not in ctx.made:
+        ctx.made[key] = None
+        ctx.made[key] = _Function(proto, ctx)
+    made = ctx.made[key]
+    if made is None:
+        raise OnnxLoadError(f"onnx.load: the function {proto.name} calls itself")
+    return made
+
+
+def _given(values: dict[str, Any], name: str, who: Any) -> Any:
+    if name not in values:
+        raise OnnxLoadError(f"onnx.load: {who} takes '{name}', which nothing gives")
+    return values[name]
+
+
 class _ByKinds:
     """An operator whose schema makes a function of the kinds of the inputs at hand."""
 
@@ -169,7 +196,7 @@ def _body(proto: Any, ctx: Context) -> _Function | _ByKinds | None:
     domain = _domain(proto.domain)
     known = ctx.functions.get((domain, proto.op_type))
     if known is not None:
-        return _Function(known, ctx)
+        return _function_of(known, ctx)
     version = ctx.opsets.get(domain, 1)
     try:
         schema = onnx.defs.get_schema(proto.op_type, version, domain)
@@ -206,7 +233,7 @@ class _Graph(Subgraph):
         values.update(zip(self.inputs, inputs, strict=False))
         for node in self.nodes:
             node(values, {})
-        return tuple(values[n] for n in self.outputs)
+        return tuple(_given(values, n, f"graph '{self.name}'") for n in self.outputs)
 
 
 class OnnxModule(Module):
@@ -246,6 +273,8 @@ class OnnxModule(Module):
         taken = any(not part or hasattr(owner, part) for part in [*path, last][:1]) or not last
         if taken and not isinstance(getattr(self, path[0] if path else last, None), Module):
             path, last = [], f"weight_{proto.name.replace('.', '_')}"
+        if len(path) > _DEEPEST:
+            raise OnnxLoadError(f"onnx.load: the weight '{proto.name[:40]}...' lies too deep")
         for part in path:
             if part not in owner._modules:
                 owner.add_module(part, Module())
@@ -291,12 +320,13 @@ class OnnxModule(Module):
             node(values, {})
             for name in dropped:
                 values.pop(name, None)
-        found = tuple(values[n] for n in self.output_names)
+        found = tuple(_given(values, n, "the model") for n in self.output_names)
         return found[0] if len(found) == 1 else found
 
 
 def load(source: Any) -> OnnxModule:
-    """The model of a file, of its bytes, or a ModelProto, as a module."""
+    """The model of a file, of its bytes, or a ModelProto, as a module. OnnxLoadError, which is a
+    RuntimeError, says what is wrong with it, or with a value that it needs when it is called."""
     import onnx
 
     if isinstance(source, onnx.ModelProto):
@@ -311,4 +341,11 @@ def load(source: Any) -> OnnxModule:
             raise OnnxLoadError(f"onnx.load: this is no ONNX model: {err}") from None
     if not model.graph.node and not model.graph.output:
         raise OnnxLoadError("onnx.load: this is no ONNX model: it has no graph")
-    return OnnxModule(model)
+    try:
+        return OnnxModule(model)
+    except (OnnxLoadError, MemoryError):
+        raise
+    except Exception as err:  # what ONNX's own reader and modules say of nonsense
+        raise OnnxLoadError(
+            f"onnx.load: the model is damaged: {type(err).__name__}: {err}"
+        ) from err

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tenon
+from tenon.io.errors import FileFormatError
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
-class OnnxLoadError(RuntimeError):
-    """A model that cannot be run."""
+class OnnxLoadError(FileFormatError):
+    """A model that cannot be read or run."""
 
 
 class Subgraph:
@@ -30,6 +31,7 @@ class Context:
 
     def __init__(self, opsets: dict[str, int], functions: dict[tuple[str, str], Any]) -> None:
         self.opsets, self.functions = opsets, functions
+        self.made: dict[Any, Any] = {}  # functions that are ready to be called; None: nearly
         self.missing: set[str] = set()
         self.outputs = 1  # how many the node has
         self.values: dict[str, Any] = {}  # what a graph within the node sees

@@ -7,7 +7,9 @@ from typing import Any
 
 import tenon as tn
 from tenon._tensor.dims import wrapped_dim
-from tenon.onnx._load.registry import Context, op
+from tenon.onnx._load.registry import Context, OnnxLoadError, op
+
+_MOST = 1 << 24  # elements of a dimension: positions are worked out one by one
 
 
 def _places(
@@ -85,7 +87,11 @@ def resize(ctx: Context, x: Any, roi: Any = None, scales: Any = None, sizes: Any
     transform = coordinate_transformation_mode or ("asymmetric" if early else "half_pixel")
     rounding = nearest_mode or ("floor" if early else "round_prefer_floor")
     dims = [wrapped_dim(d, x.ndim) for d in axes] if axes else list(range(x.ndim))
+    if (scales is None or not scales.numel()) and sizes is None:
+        raise OnnxLoadError("Resize has neither scales nor sizes")
     by, to = _scales(x, dims, scales, sizes, keep_aspect_ratio_policy)
+    if not all(0 <= n <= _MOST for n in to):
+        raise OnnxLoadError(f"Resize would make sizes of {to}, of 0 to {_MOST} that are possible")
     crop = (
         roi.tolist() if roi is not None and roi.numel() else [0.0] * len(dims) + [1.0] * len(dims)
     )
@@ -116,6 +122,8 @@ def _scales(
     have = [x.shape[d] for d in dims]
     if scales is not None and scales.numel():
         by = scales.tolist()
+        if not all(math.isfinite(s) and s > 0 for s in by):
+            raise OnnxLoadError(f"Resize has the scales {by}")
         return by, [math.floor(n * s) for n, s in zip(have, by, strict=True)]
     to = sizes.tolist()
     by = [t / n for t, n in zip(to, have, strict=True)]
