@@ -3,6 +3,7 @@ the last place they are off at most, and what they make of the ends."""
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -222,3 +223,79 @@ def test_bounds_hold_where_products_are_not_fused():
         env={**os.environ, "TENON_CPU_ISA": "baseline"}, capture_output=True, text=True,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-2000:]
+
+
+def complex_numbers(seed: int, dtype: np.dtype) -> np.ndarray:
+    """Parts of every size that squares of leave the range with, ends among them."""
+    draw = np.random.default_rng(seed)
+    real = np.float32 if dtype == np.complex64 else np.float64
+    most = 120 if real == np.float32 else 1000
+    ends = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 3e38, 1e-45], real)
+    parts = np.ldexp(draw.uniform(-1, 1, (2, 4001)), draw.integers(-most, most, (2, 4001)))
+    near = draw.standard_normal((2, 4000))
+    re, im = (a.reshape(-1) for a in np.meshgrid(ends, ends))
+    z = np.empty(re.size + 8001, dtype)
+    z.real = np.concatenate([re, parts[0], near[0]]).astype(real)
+    z.imag = np.concatenate([im, parts[1], near[1]]).astype(real)
+    return z
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_products_of_complex_numbers(dtype):
+    """Bit by bit what the products of the parts give, in whole vectors and in their rest."""
+    x, y = complex_numbers(8, dtype), complex_numbers(9, dtype)[::-1].copy()
+    real = np.zeros(1, dtype).real.dtype
+    k = np.array(2.0, real)
+    with np.errstate(all="ignore"):
+        product = [x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real]
+        square = [x.real * x.real - x.imag * x.imag, x.real * x.imag + x.imag * x.real]
+        want = {
+            "mul": product, "square": square, "conj": [x.real, -x.imag],
+            "add": [x.real + y.real, x.imag + y.imag], "sub": [x.real - y.real, x.imag - y.imag],
+            "twice": [x.real + k * y.real, x.imag + k * y.imag],
+            "turned": [x.real + (0 * y.real - k * y.imag), x.imag + (0 * y.imag + k * y.real)],
+        }  # fmt: skip
+    for n in (x.size, x.size - 1, 1, 2, 3):
+        a, b = tn.from_numpy(x[:n]), tn.from_numpy(y[:n])
+        got = {
+            "mul": a * b, "square": a.square(), "conj": a.conj().resolve_conj(), "add": a + b,
+            "sub": a - b, "twice": tn.add(a, b, alpha=2), "turned": tn.add(a, b, alpha=2j),
+        }  # fmt: skip
+        for name, z in got.items():
+            z = z.numpy()
+            for part, exact in zip((z.real, z.imag), want[name], strict=True):
+                np.testing.assert_array_equal(part, exact[:n], name)
+                known = ~np.isnan(exact[:n])
+                assert (np.signbit(part) == np.signbit(exact[:n]))[known].all(), name
+
+
+def test_quotients_of_complex_numbers():
+    """Each part within a unit of what double gives where the quotient is a number, and what
+    Smith's method says at zeros and infinities."""
+    x, y = complex_numbers(10, np.complex64), complex_numbers(11, np.complex64)[::-1].copy()
+    x, y = np.concatenate([x, x]), np.concatenate([y, np.roll(y, 7)])
+    with np.errstate(all="ignore"):
+        a, b, c, d = (v.astype(np.float64) for v in (x.real, x.imag, y.real, y.imag))
+        size = c * c + d * d
+        want = (a * c + b * d) / size, (b * c - a * d) / size
+    usual = np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & np.isfinite(d) & (size > 0)
+    assert usual.sum() > 10_000
+    near = tn.from_numpy(x) / tn.from_numpy(y)
+    # A part that both products nearly cancel in is as good as double is.
+    lost = (np.abs(a) + np.abs(b))[usual] / np.sqrt(size[usual]) * 2.0**-50
+    for got, exact in zip((near.real.numpy(), near.imag.numpy()), want, strict=True):
+        got, exact = got[usual].astype(np.float64), exact[usual]
+        unit = np.spacing(np.clip(np.abs(exact), 1.2e-38, 3e38).astype(np.float32)) + lost
+        inside, beyond = np.abs(exact) < 3.4e38, np.abs(exact) > 3.41e38
+        assert (np.abs(got[inside] - exact[inside]) / unit[inside]).max() <= 0.51
+        assert (np.abs(got[beyond]) == np.inf).all()
+    one, zero, inf = complex(1, 1), complex(0, 0), complex(math.inf, 0)
+    ends = tn.tensor([one, one, inf, zero, one]) / tn.tensor([zero, inf, one, zero, one])
+    assert str(ends[1].item()) == "0j" and ends[4].item() == 1
+    assert abs(ends[0].item()) == abs(ends[2].item()) == math.inf
+    assert math.isnan(ends[3].real.item()) and math.isnan(ends[3].imag.item())
+    y = y[np.isfinite(y) & (y != 0)]
+    again = tn.from_numpy(np.ones_like(y)) / tn.from_numpy(y)
+    same = tn.from_numpy(y).reciprocal()
+    for part in (tn.real, tn.imag):
+        np.testing.assert_array_equal(part(same).numpy(), part(again).numpy())

@@ -575,3 +575,51 @@ def test_copies_that_are_written_to_are_packed(call):
     packed = x.contiguous()
     call(packed, at, to)
     assert packed.equal(before)  # it is not its own copy
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "int32", "uint8"])
+@pytest.mark.parametrize("right", [False, True])
+def test_searches_of_any_length(dtype: str, right: bool) -> None:
+    """Sequences and values of every length around those that are looked up together."""
+    draw = np.random.default_rng(5)
+    side = "right" if right else "left"
+    for length in [*range(20), 31, 32, 33, 1000]:
+        seq = np.sort(draw.integers(0, 25, length)).astype(dtype)
+        for count in (0, 1, 2, 7, 8, 9, 17, 1300):
+            x = draw.integers(0, 26, count).astype(dtype)
+            got = tn.searchsorted(tn.from_numpy(seq), tn.from_numpy(x), right=right)
+            np.testing.assert_array_equal(got.numpy(), np.searchsorted(seq, x, side))
+    rows = np.sort(draw.integers(0, 9, (5, 12)).astype(dtype), -1)
+    x = draw.integers(0, 10, (5, 11)).astype(dtype)
+    got = tn.searchsorted(tn.from_numpy(rows), tn.from_numpy(x), right=right).numpy()
+    for i in range(5):
+        np.testing.assert_array_equal(got[i], np.searchsorted(rows[i], x[i], side))
+
+
+def test_searches_put_nan_behind_everything() -> None:
+    seq = np.array([-np.inf, -0.0, 0.0, 2.0, np.inf, np.nan, np.nan], np.float32)
+    x = np.array([np.nan, 0.0, -0.0, -np.inf, 1.0, 3.0, np.nan, 2.0, -np.inf], np.float32)
+    for right in (False, True):
+        got = tn.searchsorted(tn.from_numpy(seq), tn.from_numpy(x), right=right).numpy()
+        want = np.searchsorted(seq, x, "right" if right else "left")
+        np.testing.assert_array_equal(got, np.where(np.isnan(x), 7, want))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int8", "bool"])
+def test_runs_of_any_length(dtype: str) -> None:
+    draw = np.random.default_rng(6)
+    for count in (0, 1, 2, 3, 100, 70_000):
+        for kinds in (1, 2, 50):
+            x = draw.integers(0, kinds, count).astype(dtype)
+            out, inverse, counts = tn.unique_consecutive(
+                tn.from_numpy(x), return_inverse=True, return_counts=True
+            )
+            begins = np.flatnonzero(np.concatenate([[True] * (count > 0), x[1:] != x[:-1]]))
+            np.testing.assert_array_equal(out.numpy(), x[begins])
+            np.testing.assert_array_equal(counts.numpy(), np.diff([*begins, count]))
+            np.testing.assert_array_equal(
+                inverse.numpy(), np.repeat(np.arange(begins.size), np.diff([*begins, count]))
+            )
+    x = tn.tensor([0.0, -0.0, float("nan"), float("nan"), -0.0, 0.0])
+    out, counts = tn.unique_consecutive(x, return_counts=True)
+    assert str(out.tolist()) == "[0.0, nan, nan, -0.0]" and counts.tolist() == [2, 1, 1, 2]

@@ -30,6 +30,16 @@ TMPL_INLINE bool far_sin(A x) { return f64_abs(x) > F64_ANGLE_MAX; }
 TMPL_INLINE bool far_cos(A x) { return f64_abs(x) > F64_ANGLE_MAX; }
 TMPL_INLINE A fix_sin(A x) { return sin(x); }
 TMPL_INLINE A fix_cos(A x) { return cos(x); }
+#elif defined(TMPL_DTYPE) && TMPL_DTYPE == TMPL_C64
+#define FIX_true_divide 1
+#define FIX__div_conj 1
+#define FIX_reciprocal 1
+TMPL_INLINE bool far_true_divide(A x, A y) { return complex_divide_far(x, y); }
+TMPL_INLINE bool far__div_conj(A x, A y) { return complex_divide_far(x, y); }
+TMPL_INLINE bool far_reciprocal(A x) { return complex_divide_far(1, x); }
+TMPL_INLINE A fix_true_divide(A x, A y) { return complex_ratio(x, y); }
+TMPL_INLINE A fix__div_conj(A x, A y) { return complex_ratio(x, f_conj_physical(y)); }
+TMPL_INLINE A fix_reciprocal(A x) { return 1 / x; }
 #elif defined(TMPL_DTYPE) && TMPL_DTYPE == TMPL_I64
 #define FIX_fmod 1
 #define FIX_remainder 1

@@ -20,9 +20,9 @@
 #endif
 
 #if OP_NIN == 1
-#define MAP_WIDE(a, b) TMPL_PASTE2(wide, OP)(a)
+#define MAP_WIDE(a, b) TMPL_PASTE2(wide, OP)(a MAP_P)
 #else
-#define MAP_WIDE(a, b) TMPL_PASTE2(wide, OP)(a, b)
+#define MAP_WIDE(a, b) TMPL_PASTE2(wide, OP)(a, b MAP_P)
 #endif
 
 /* Operands of a block that was widened. */

@@ -7,6 +7,7 @@
 
 #include "common/scalar.h"
 #include "copy.h"
+#include "map_complex.h"
 #include "map_habits.h"
 #include "map_wide.h"
 

@@ -25,6 +25,7 @@ enum {
     ABREAST = 64,          /* rows that go along together */
     SHORT = 48,            /* packed rows up to this length are turned to lie side by side */
     LINE = 64 / sizeof(T), /* elements of a cache line */
+    LOOKUPS = 8,           /* values that are looked up together */
     TURNS = 127            /* that an int8 counts */
 };
 
@@ -422,30 +423,34 @@ static tn_status cummin(const tn_call *call, const void *args) {
 
 /* ---- Runs of equal elements --------------------------------------------------------------------*/
 
+/* The runs are counted first, since results have their size; then a run's place is written by each of its
+ * elements, so that nothing depends on a branch that data decides. */
 static tn_status unique_consecutive(const tn_call *call, const void *args) {
     const tn__unique_consecutive_args *a = args;
     const T *x = a->input->data;
-    int64_t n = a->input->numel, runs = 0, *inverse = a->inverse_indices->data;
-    cpu_stretch s = {.n = n, .cost = 1};
-    while (cpu_next_stretch(&s)) {
-        for (int64_t i = s.begin; i < s.end; i++) {
-            runs += i == 0 || LOAD(x[i]) != LOAD(x[i - 1]);
-            inverse[i] = runs - 1;
-        }
+    int64_t n = a->input->numel, runs = n > 0, *inverse = a->inverse_indices->data;
+    cpu_stretch s = {.n = n - 1, .cost = 1};
+    while (n > 0 && cpu_next_stretch(&s)) {
+        int64_t more = 0;
+        for (int64_t i = s.begin; i < s.end; i++) more += LOAD(x[i]) != LOAD(x[i + 1]);
+        runs += more;
     }
     tn_status st = s.st;
     if (st == TN_OK) st = call->host->resize_output(call, a->output, 1, &runs);
     if (st == TN_OK) st = call->host->resize_output(call, a->counts, 1, &runs);
-    if (st != TN_OK) return st;
-    T *out = a->output->data;
-    int64_t *counts = a->counts->data, begin = 0;
+    if (st != TN_OK || n == 0) return st;
+    T *out = a->output->data, first = x[0];
+    int64_t *counts = a->counts->data, run = 0, begin = 0;
     s = (cpu_stretch){.n = n, .cost = 1};
     while (cpu_next_stretch(&s)) {
         for (int64_t i = s.begin; i < s.end; i++) {
-            if (i + 1 < n && inverse[i + 1] == inverse[i]) continue;
-            out[inverse[i]] = x[begin];
-            counts[inverse[i]] = i + 1 - begin;
-            begin = i + 1;
+            bool differs = LOAD(x[i]) != LOAD(x[i > 0 ? i - 1 : 0]) && i > 0;
+            run += differs;
+            begin = differs ? i : begin;
+            first = differs ? x[i] : first;
+            inverse[i] = run;
+            counts[run] = i + 1 - begin;
+            out[run] = first;
         }
     }
     return s.st;
@@ -461,23 +466,38 @@ typedef struct lookup {
     bool right;
 } lookup;
 
+/* How many of the `length` elements of seq stand before each of LOOKUPS values of x: those that are
+ * smaller, with `right` those that are not larger. Halves are chosen by masks, since branches would be
+ * foreseen wrongly every other time, and the values' loads do not wait for each other's. A NaN goes past
+ * everything: !(m > v) is not m <= v. */
+static inline __attribute__((always_inline)) void
+lookup_together(const T *seq, int64_t length, bool right, const A *v, int64_t *at) {
+    int64_t left = length, half;
+    TMPL_UNROLL
+    for (int k = 0; k < LOOKUPS; k++) at[k] = 0;
+    for (; left > 0; left = left > 1 ? left - half : 0) {
+        half = left > 1 ? left / 2 : 1;
+        TMPL_UNROLL
+        for (int k = 0; k < LOOKUPS; k++) {
+            A m = LOAD(seq[at[k] + half - 1]);
+            at[k] += half & -(int64_t)(right ? !(m > v[k]) : !(m >= v[k]));
+        }
+    }
+}
+
 static tn_status lookup_range(void *arg, int64_t begin, int64_t end) {
     const lookup *j = arg;
-    for (int64_t i = begin; i < end; i++) {
-        const T *seq = j->seq + (j->per_row ? i / j->per_row * j->length : 0);
-        A v = LOAD(j->x[i]);
-        int64_t lo = 0, hi = j->length;
-        while (lo < hi) {
-            int64_t mid = lo + (hi - lo) / 2;
-            A m = LOAD(seq[mid]);
-            /* not reversed into < and <=: a NaN must go past everything */
-            bool past = j->right ? !(m > v) : !(m >= v);
-            if (past)
-                lo = mid + 1;
-            else
-                hi = mid;
-        }
-        j->out[i] = lo;
+    for (int64_t i = begin, m; i < end; i += m) {
+        int64_t row = j->per_row ? i / j->per_row : 0, at[LOOKUPS];
+        int64_t last = j->per_row && (row + 1) * j->per_row < end ? (row + 1) * j->per_row : end;
+        A v[LOOKUPS];
+        m = last - i < LOOKUPS ? last - i : LOOKUPS;
+        for (int64_t k = 0; k < LOOKUPS; k++) v[k] = LOAD(j->x[i + (k < m ? k : 0)]);
+        if (j->right)
+            lookup_together(j->seq + row * j->length, j->length, true, v, at);
+        else
+            lookup_together(j->seq + row * j->length, j->length, false, v, at);
+        memcpy(j->out + i, at, (size_t)m * sizeof *at);
     }
     return TN_OK;
 }
