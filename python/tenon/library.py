@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import cached_property
 from inspect import Parameter
 from typing import Any
 
 from tenon import _C, ops
 from tenon._plugin import opcheck as _opcheck
 from tenon._plugin import schema as _schema
+from tenon._plugin.schema_parts import FunctionSchema
 from tenon._tape.function import Function
 from tenon._tensor.methods import Tensor
 
@@ -43,6 +45,7 @@ class CustomOpDef:
         self._recorded: Callable[..., Any] | None = None  # runs in place of a recorded call
         self._signature, written = _schema.signature_of(name, fn, schema, mutates_args)
         self._written = written
+        self._of, self._text = fn, schema
         self._function: type[Function] | None = None
         self._fake: Callable[..., Any] | None = None
         self._autocast: dict[str, Any] = {}  # device: the dtype of arguments under autocast
@@ -66,13 +69,22 @@ class CustomOpDef:
         """The one form that it has."""
         return self
 
+    @cached_property
+    def _schema(self) -> FunctionSchema:
+        """Its arguments and results; `str` is the text of them."""
+        if self._text is not None:
+            return FunctionSchema(self._qualname + self._text)
+        written = sorted(self._written)
+        return FunctionSchema(infer_schema(self._of, mutates_args=written, op_name=self._qualname))
+
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
 
     def _run(self, *args: Any) -> Any:
         first = next((a for a in args if isinstance(a, Tensor)), None)
         device = "cpu" if first is None else first.device.type
-        fn = self._kernels.get(device) or self._kernels.get("")
+        fn = self._kernels.get(device)
+        fn = fn or (self._fake if device == "meta" else None) or self._kernels.get("")
         if fn is None:
             raise NotImplementedError(
                 f'"{self._qualname}" not implemented on device {device!r}; '
@@ -216,8 +228,8 @@ class CustomOpDef:
         return register if fn is None else register(fn)
 
     def register_fake(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        """A function that only makes results of the right shape and dtype. Compilers need it; Tenon
-        runs the operator itself, and `opcheck` compares the two."""
+        """A function that only makes results of the right shape and dtype: what a call with tensors
+        without data runs. `opcheck` compares it with the operator."""
         self._fake = fn
         return fn
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stored
 import tenon as tn
 from tenon._plugin.schema import parse
 
@@ -319,3 +320,46 @@ def test_define_and_impl_by_name() -> None:
 def test_what_a_library_refuses(space: Any, call: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         call(space)
+
+
+def test_tensors_without_data_go_to_the_fake_function(cube: Any) -> None:
+    cube.register_fake(lambda x, scale=1.0: x.new_empty(x.shape + (2,)))
+    assert cube(tn.ones(3, device="meta")).shape == (3, 2)
+    assert cube(tn.ones(3)).shape == (3,)
+
+
+def test_schemas_of_operators_in_python() -> None:
+    @tn.library.custom_op("pytest_library::moved", mutates_args={"y"})
+    def moved(x: tn.Tensor, y: tn.Tensor, k: float = 0.5, *, n: int | None = None) -> tn.Tensor:
+        return x.clone()
+
+    schema = tn.ops.pytest_library.moved.default._schema
+    assert (schema.name, schema.overload_name) == ("pytest_library::moved", "")
+    assert schema.is_mutable and [r.type for r in schema.returns] == ["Tensor"]
+    assert [(a.name, a.type, a.default_value, a.kwarg_only) for a in schema.arguments] == [
+        ("x", "Tensor", None, False), ("y", "Tensor", None, False), ("k", "float", 0.5, False),
+        ("n", "Optional[int]", None, True),
+    ]  # fmt: skip
+    assert [a.has_default_value() for a in schema.arguments] == [False, False, True, True]
+    assert [a.alias_info is not None for a in schema.arguments] == [False, True, False, False]
+
+
+def test_schemas_of_the_tables_operators_are_pytorchs() -> None:
+    names = (
+        "add.Tensor add.out add_.Tensor relu_.default mm.default mul.Tensor addmm.default "
+        "t.default sigmoid.default clone.default bmm.default eq.Scalar gather.default "
+        "masked_fill.Scalar transpose.int unsqueeze.default linear.default cat.default "
+        "cumsum.default"
+    ).split()
+
+    def told(lib: Any) -> list[Any]:
+        found = []
+        for name in names:
+            packet, form = name.split(".")
+            op = getattr(getattr(lib.ops.aten, packet), form)
+            found.append([str(op._schema), op._schema.is_mutable, op.is_view])
+        return found
+
+    assert told(tn) == stored.of_torch(told)
+    with pytest.raises(AttributeError, match="_pin_memory"):
+        _ = tn.ops.aten._pin_memory.default._schema

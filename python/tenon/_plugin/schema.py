@@ -12,7 +12,7 @@ from tenon import _C
 from tenon._C import device, dtype
 from tenon._tensor.methods import Tensor
 
-_ARGUMENT = re.compile(
+ARGUMENT = re.compile(
     r"(?P<type>[A-Za-z]+)(?:\((?P<alias>[a-z]\w*)(?P<written>!?)\)|(?P<own>!))?"
     r"(?P<rest>(?:\[\d*\]|\?)*)"
     r"\s+(?P<name>[A-Za-z_]\w*)(?:\s*=\s*(?P<default>.+))?$"
@@ -28,7 +28,7 @@ _TEXTS = {
 }  # fmt: skip
 
 
-def _split(text: str) -> list[str]:
+def split(text: str) -> list[str]:
     """Parts between commas that stand outside of brackets and quotes."""
     parts, depth, start, quote = [], 0, 0, ""
     for i, ch in enumerate(text):
@@ -42,13 +42,14 @@ def _split(text: str) -> list[str]:
     return [p.strip() for p in [*parts, text[start:]] if p.strip()]
 
 
-def _default(text: str) -> Any:
+def default_of(text: str) -> Any:
+    """The value of a default in a schema."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if text[0] in "\"'" and text[-1] == text[0]:
         return text[1:-1]
     if text[0] in "[(":
-        return [_default(t) for t in _split(text[1:-1])]
+        return [default_of(t) for t in split(text[1:-1])]
     named = getattr(_C, text, None) if text.isidentifier() else None
     if isinstance(named, dtype):
         return named
@@ -64,17 +65,17 @@ def parse(op: str, schema: str) -> tuple[inspect.Signature, set[str]]:
     if not m:
         raise ValueError(f"{op}: a schema is of the form '(Tensor x) -> Tensor', not {schema!r}")
     parameters, written, kind = [], set(), inspect.Parameter.POSITIONAL_OR_KEYWORD
-    for part in _split(m[1]):
+    for part in split(m[1]):
         if part == "*":
             kind = inspect.Parameter.KEYWORD_ONLY
             continue
-        a = _ARGUMENT.match(part)
+        a = ARGUMENT.match(part)
         if not a or a["type"] not in _TYPES:
             raise ValueError(f"{op}: cannot read argument {part!r} of the schema")
         if a["written"] or a["own"]:
             written.add(a["name"])
         try:
-            default = inspect.Parameter.empty if a["default"] is None else _default(a["default"])
+            default = inspect.Parameter.empty if a["default"] is None else default_of(a["default"])
             parameters.append(inspect.Parameter(a["name"], kind, default=default))
         except ValueError as err:
             raise ValueError(f"{op}: {err} in the schema") from None

@@ -139,6 +139,18 @@ class OpOverload:
         """The function that it calls."""
         return self.overloadpacket.op
 
+    @property
+    def _schema(self) -> Any:
+        """Its arguments and results; `str` is the text of them."""
+        parts = import_module("tenon._plugin.schema_parts")
+        return parts.aten(self.overloadpacket.__name__, self._overloadname)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its result shares memory with its first argument."""
+        row = import_module("tenon._plugin.schema_parts").row_of(self.overloadpacket.__name__)
+        return row is not None and row["kind"] == "view"
+
     def name(self) -> str:
         """'aten::add.Tensor'; the default form has no name."""
         packet = self.overloadpacket
