@@ -612,3 +612,17 @@ def test_programs_keep_their_note() -> None:
     program = _program.record(lambda: [tn.ones(1)], {})[0]
     program.note = "a note"
     assert _program.load(program.to_bytes()).note == "a note"
+
+
+def test_files_take_other_sizes_where_small_ones_are_refused() -> None:
+    """Of five pixels half are less than the window: that says nothing of sizes beyond."""
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2)).eval()
+    file = io.BytesIO()
+    jit.save(jit.trace(model, tn.randn(1, 1, 5, 5)), file)
+    file.seek(0)
+    loaded = jit.load(file)
+    for shape in ((1, 1, 5, 5), (2, 1, 6, 6), (3, 1, 9, 7)):
+        x = tn.randn(shape)
+        assert tn.allclose(loaded(x), model(x), atol=1e-6)
+    with pytest.raises(RuntimeError):
+        loaded(tn.randn(1, 1, 2, 2))

@@ -301,7 +301,7 @@ def free_size(
 
 def _those_taken(call: Callable[[int], Any], sizes: list[int], seen: int) -> list[Any]:
     """Up to three calls with sizes that the function takes. It may take multiples alone (halves
-    that are doubled), of which an operator's error tells."""
+    that are doubled), or none below some size (a window's), of which an operator's error tells."""
     made: list[Any] = []
     failed: list[int] = []
     common, error = seen, None
@@ -317,7 +317,8 @@ def _those_taken(call: Callable[[int], Any], sizes: list[int], seen: int) -> lis
             failed.append(size)
             error = error or err
     try:
-        if error and (len(made) < 2 or any(size % common == 0 for size in failed)):
+        least = min([seen, *(size for _, _, size in made)])
+        if error and (len(made) < 2 or any(s % common == 0 and s > least for s in failed)):
             raise error
         return made
     finally:
