@@ -6,6 +6,8 @@
  * generator's lock, between tni_rng_acquire and tni_rng_release. */
 #include <stdlib.h>
 
+#include <tenon/random.h>
+
 #include "catch_priv.h"
 #include "os_priv.h"
 #include "tensor_priv.h"
@@ -396,10 +398,15 @@ tn_generator *tni_generator_of_staged(tn_device device) {
     return dev->ifaces.generator ? tn_generator_default(device) : NULL;
 }
 
+static TN_TLS uint64_t draws;
+
+uint64_t tn_generator_draws(void) { return draws; }
+
 tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t blocks,
                           tn_rng *ret_rng) {
     TN_TRY(pick(call, gen, &gen));
     if (tni_tls.watcher) TN_TRY(tni_tls.watcher->draw(gen));
+    if (gen == &cpu_default && blocks) draws++;
     memset(ret_rng, 0, sizeof *ret_rng);
     TN_TRY(hold(gen));
     ret_rng->kind = kind_of(gen);

@@ -106,7 +106,9 @@ void tni_plan_build(tn_plan *ret, int noperands, int noutputs, tn_tensor *const 
             int32_t own = d - (ndim - v->ndim);
             bool still = own < 0 || v->shape[own] == 1 || (scalar_mask >> k & 1u) ||
                          (reduced && k < noutputs);
-            p->stride[n][k] = still ? 0 : v->strides[own] * tn_view_itemsize(v);
+            /* Strides of a tensor without elements may be any. */
+            uint64_t step = still ? 0 : (uint64_t)v->strides[own] * (uint64_t)tn_view_itemsize(v);
+            p->stride[n][k] = (int64_t)step;
         }
         n++;
     }

@@ -53,6 +53,37 @@ def die_while_sending() -> None:
         needs(text, "recv(6 x float32) from rank 1", "rank 1 (process", "has ended")
 
 
+def stopped() -> None:
+    """A process that stands still holds the others up until the deadline, whatever they move."""
+    dist.barrier()
+    distributed_c10d._set_pg_timeout(timedelta(seconds=2))
+    if RANK == LAST:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    start = time.monotonic()
+    needs(said(lambda: dist.all_reduce(torch.ones(2_000_000))), f"rank {RANK} waited", "2000000 x")
+    assert time.monotonic() - start < 30
+    print("ok", flush=True)
+    os._exit(1)  # the launcher ends the other one
+
+
+def killed_sender() -> None:
+    """A large message whose sender dies is whole, or an error."""
+    dist.barrier()
+    value = torch.full((4_000_000,), 7.0)
+    if RANK == LAST:
+        dist.isend(value, 0)
+        time.sleep(0.2)
+        os.kill(os.getpid(), 9)
+    got = torch.zeros(4_000_000)
+    try:
+        dist.recv(got, LAST)
+        assert (got == 7).all()
+    except RuntimeError as err:
+        needs(str(err), f"recv(4000000 x float32) from rank {LAST}")
+    print("ok", flush=True)
+    time.sleep(60)  # until the launcher ends it
+
+
 def pipe() -> None:
     """No thread of the engine ends the process where a rank's socket has gone."""
     value = torch.ones(1000)

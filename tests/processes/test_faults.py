@@ -8,7 +8,7 @@ import sys
 import uuid
 
 import pytest
-from ranks import HERE, need, run
+from ranks import HERE, left_in_shared_memory, need, run, shared_memory, start
 
 
 @pytest.mark.slow
@@ -33,6 +33,23 @@ def test_groups_that_wait_for_a_rank(what: str) -> None:
 @pytest.mark.parametrize("what", ["sizes", "order"])
 def test_messages_of_another_size(engine: str, what: str) -> None:
     assert run(engine, 2, "faults.py", what).count("ok") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["gloo", "openmpi", "mpich"])
+@pytest.mark.parametrize("what", ["stopped", "killed_sender"])
+def test_nothing_waits_for_those_that_stand_still_or_die(engine: str, what: str) -> None:
+    """The launcher ends in time, and leaves neither processes nor memory."""
+    before = shared_memory()
+    job = start(engine, 2, "faults.py", what)
+    try:
+        out, err = job.communicate(timeout=120)  # ends when the last process has closed its ends
+    finally:
+        job.kill()
+    assert job.returncode != 0, err
+    assert "AssertionError" not in err and "Segmentation" not in err, err
+    assert "ok" in out or what == "killed_sender", out + err
+    assert not left_in_shared_memory(before)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@ values must be those of one thread; under the thread sanitizer the same tests lo
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -10,7 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import at_once
 import numpy as np
+import pytest
 import tenon as tn
 
 THREADS = 8
@@ -197,6 +200,33 @@ def test_data_loader_workers() -> None:
     for _ in range(2):
         rows = np.concatenate([batch[0].numpy() for batch in loader])
         np.testing.assert_array_equal(rows, np.arange(64).reshape(32, 2))
+
+
+def test_draws_of_others_are_no_draws_of_a_map() -> None:
+    """vmap refuses random numbers of its own function; other threads may draw them meanwhile."""
+    ends = threading.Event()
+
+    def work(i: int) -> bool:
+        if i:
+            while not ends.is_set():
+                tn.randn(3)
+            return True
+        try:
+            x = tn.ones(4, 3)
+            for _ in range(150):
+                got = tn.func.vmap(lambda v: v * 2)(x)
+            return bool(got.eq(2).all())
+        finally:
+            ends.set()
+
+    assert all(in_threads(work))
+    with pytest.raises(RuntimeError, match="random"):
+        tn.func.vmap(lambda v: v + tn.randn(3))(tn.ones(4, 3))
+
+
+def test_all_at_once() -> None:
+    done = at_once.run(seed=1, seconds=float(os.environ.get("TENON_TEST_SECONDS", "4")))
+    assert min(done.values()) > 0, done
 
 
 def test_custom_functions() -> None:

@@ -10,6 +10,7 @@
 #include <tenon/ops.h>
 #include <tenon/optim.h>
 #include <tenon/program.h>
+#include <tenon/random.h>
 #include <tenon/runtime.h>
 #include <tenon/tensor.h>
 

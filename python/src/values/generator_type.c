@@ -1,4 +1,6 @@
 /* generator_type.c: Generator, and the random state of the process. */
+#include <tenon/random.h>
+
 #include "binding_priv.h"
 
 typedef struct generator_object {
@@ -184,7 +186,15 @@ static PyObject *seed_all(PyObject *unused, PyObject *value) {
     return default_generator;
 }
 
+static PyObject *count_draws(PyObject *unused, PyObject *none) {
+    (void)unused;
+    (void)none;
+    return PyLong_FromUnsignedLongLong(tn_generator_draws());
+}
+
 static PyMethodDef functions[] = {
+    {"_draws", count_draws, METH_NOARGS,
+     "How often the calling thread has drawn from the CPU's default generator."},
     {"_default_generator", default_of, METH_O, "The default generator of a device."},
     {"_seed_all", seed_all, METH_O, "Seeds the default generators of all devices."},
     {"set_rng", set_rng, METH_O,

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tenon
+from tenon import _C
 from tenon._tape.call_modes import BaseTorchFunctionMode
 from tenon._tensor import routed
 from tenon._transform import vmap_rules
@@ -390,7 +391,7 @@ def map_once(
 def _entered(level: Level) -> Iterator[None]:
     outer = levels()
     drawn = _Draws(level) if level.randomness == "different" else nullcontext()
-    before = tenon.get_rng_state() if level.randomness == "error" else None
+    before = _C._draws() if level.randomness == "error" else None
     _running.levels = (*outer, level)
     try:
         with drawn:
@@ -398,7 +399,7 @@ def _entered(level: Level) -> Iterator[None]:
     finally:
         _running.levels = outer  # needs no memory
     # Draws of no mapped tensor come by no call that vmap sees.
-    if before is not None and not tenon.equal(before, tenon.get_rng_state()):
+    if before is not None and before != _C._draws():
         raise RuntimeError(_NO_DRAWS)
 
 
