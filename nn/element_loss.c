@@ -301,7 +301,12 @@ tn_status tni_composite_binary_cross_entropy(const void *args, tn_tensor **rets)
 tn_status tni_composite_binary_cross_entropy_with_logits(const void *args, tn_tensor **rets) {
     const tn_binary_cross_entropy_with_logits_args *a = args;
     comparison c = {TN_ELEMENT_LOSS_LOGITS, 0.0, a->input, a->target, a->weight, a->pos_weight};
-    return reduce(&c, a->reduction, NULL, rets);
+    int32_t dtype = tn_view_dtype(a->target);
+    TN_TRY(reduce(&c, a->reduction, NULL, rets));
+    if (tn_view_dtype(&rets[0]->v) == dtype || tn_dtype_category(dtype) < TN_CAT_FLOAT)
+        return TN_OK;
+    tni_scope s = {0}; /* PyTorch adds up in the targets' memory */
+    return scope_finish(&s, scope_convert(&s, scope_take(&s, TN_OK, rets[0]), dtype), rets);
 }
 
 /* 'batchmean' is the sum over the number of samples, which is the first size. */

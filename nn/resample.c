@@ -158,7 +158,11 @@ tn_status tni_composite_interpolate(const void *args, tn_tensor **rets) {
     }
     tni_scope s = {0};
     tn_tensor *x = tni_t(a->input), *y = NULL;
-    if (n == 1) x = scope_unsqueeze(&s, x, -2);
+    if (n == 1) { /* packed: it is no image that could lie channels last */
+        tn_tensor *packed = NULL;
+        tn_status st = tn_contiguous(x, TN_FORMAT_CONTIGUOUS, &packed);
+        x = scope_unsqueeze(&s, scope_take(&s, st, packed), -2);
+    }
     tn_opt_float scale = a->scale_factor, tall = n == 1 ? tn_no_float() : scale;
     tn_ints to = tn_ints_of(size, 2);
     if (s.st == TN_OK) {

@@ -155,7 +155,7 @@ ALWAYS tn_status run_on_copy(const tn_op *op, void *args, tn_tensor *given, uint
     return st;
 }
 
-/* What makes a tensor out of numbers makes it in the dtype of out=. */
+/* What makes a tensor out of numbers makes it in the dtype of out=, and so do sums. */
 static tn_status take_dtype(const tn_op *op, void *args, const tn_tensor *given) {
     for (int i = 0; i < op->nfields; i++) {
         int64_t *dtype = tni_field_at(&op->fields[i], args), have = tn_view_dtype(&given->v);
@@ -183,7 +183,8 @@ ALWAYS tn_status run(const tn_op *op, void *args, tn_tensor **rets, tni_composer
     if (op->check) TN_TRY(op->check(args));
     tni_span outs = tni_given(op, args);
     tn_tensor *given = outs.n > 0 ? outs.v[0] : NULL;
-    if (given && op->nin == 0) TN_TRY(take_dtype(op, args, given));
+    if (given && (op->nin == 0 || op->flags & TNI_OP_OUT_DTYPE))
+        TN_TRY(take_dtype(op, args, given));
     uint64_t any = tni_input_words(op, args);
     if (TN_UNLIKELY(any & TN_W_LAYOUT) && make != compose_parts && is_elsewhere(op, args))
         return TN_DECLINE;

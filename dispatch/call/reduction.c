@@ -68,6 +68,9 @@ static inline tn_status read_arguments(reduction *r) {
     }
     const tn_tensor *out = *tni_out_slot(op, r->args, 0);
     if (out && op->compute_rule == TNI_COMPUTE_SUM) TN_TRY(take_dtype_of(r, out, dtype));
+    if (out && op->flags & TNI_OP_OUT_DTYPE && dtype < 0 &&
+        tn_dtype_category(tn_view_dtype(&out->v)) >= TN_CAT_FLOAT)
+        r->inf.compute = tn_view_dtype(&out->v);
     int32_t given = dtype >= 0 ? dtype : tn_view_dtype(&r->in->v);
     if (op->compute_rule == TNI_COMPUTE_FLOAT && tn_dtype_category(given) < TN_CAT_FLOAT)
         return tn_fail(TN_E_DTYPE, -1,

@@ -209,7 +209,7 @@ static tn_status unravelled(const tn_view *indices, tn_ints shape, tn_tensor **r
     for (int64_t d = shape.n - 1; d >= 0; d--) {
         tni_scope s = {0};
         tn_scalar_box by, size;
-        tn_tensor *at = scope_binary(&s, tn_floor_divide, tni_t(indices),
+        tn_tensor *at = scope_binary(&s, tn_floor_divide, scope_convert(&s, tni_t(indices), TN_I64),
                                      tn_scalar_box_init(&by, tn_scalar_int(step)));
         at = scope_binary(&s, tn_remainder, at,
                           tn_scalar_box_init(&size, tn_scalar_int(shape.v[d])));

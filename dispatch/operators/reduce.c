@@ -168,8 +168,10 @@ tn_status tni_composite_aminmax(const void *args, tn_tensor **rets) {
 /* ---- Truth -------------------------------------------------------------------------------------*/
 
 /* The answer about a uint8 tensor is uint8, as before there was a bool. */
-static tn_status truth_of(tn_status st, tn_tensor *answer, const tn_view *v, tn_tensor **rets) {
-    if (st != TN_OK || tn_view_dtype(v) != TN_U8) {
+static tn_status truth_of(tn_status st, tn_tensor *answer, const tn_view *v, const tn_view *out,
+                          tn_tensor **rets) {
+    bool as_it_is = tn_view_dtype(v) != TN_U8 || (out && tn_view_dtype(out) == TN_BOOL);
+    if (st != TN_OK || as_it_is) {
         if (st == TN_OK) rets[0] = answer;
         return st;
     }
@@ -181,26 +183,26 @@ static tn_status truth_of(tn_status st, tn_tensor *answer, const tn_view *v, tn_
 /* No dimension at all: every element answers for itself. */
 static bool is_by_element(tn_ints dim) { return dim.n == 0 && dim.v != NULL; }
 
-static tn_status by_element(const tn_view *v, tn_tensor **rets) {
+static tn_status by_element(const tn_view *v, const tn_view *out, tn_tensor **rets) {
     tn_tensor *answer = NULL;
     tn_status st = tn_ne_scalar(tni_t(v), tn_scalar_int(0), &answer);
-    return truth_of(st, answer, v, rets);
+    return truth_of(st, answer, v, out, rets);
 }
 
 tn_status tni_composite_all(const void *args, tn_tensor **rets) {
     const tn_all_args *a = args;
     tn_tensor *answer = NULL;
-    if (is_by_element(a->dim)) return by_element(a->input, rets);
+    if (is_by_element(a->dim)) return by_element(a->input, a->out, rets);
     tn_status st = tn__all(tni_t(a->input), a->dim, a->keepdim, &answer);
-    return truth_of(st, answer, a->input, rets);
+    return truth_of(st, answer, a->input, a->out, rets);
 }
 
 tn_status tni_composite_any(const void *args, tn_tensor **rets) {
     const tn_any_args *a = args;
     tn_tensor *answer = NULL;
-    if (is_by_element(a->dim)) return by_element(a->input, rets);
+    if (is_by_element(a->dim)) return by_element(a->input, a->out, rets);
     tn_status st = tn__any(tni_t(a->input), a->dim, a->keepdim, &answer);
-    return truth_of(st, answer, a->input, rets);
+    return truth_of(st, answer, a->input, a->out, rets);
 }
 
 /* ---- Spread ------------------------------------------------------------------------------------*/

@@ -216,10 +216,28 @@ static int32_t find_operand(builder *b, const scope *s, const tni_pnode *n, int3
                : -1;
 }
 
+/* A number beside half precision that the CPU's kernels take as it was given, but for which an
+ * expression has room in that precision alone. */
+static bool is_too_fine(const scope *s, const tni_pnode *n, const fit *f) {
+    static const tn_op *const exact[] = {&tni_op_mul, &tni_op_true_divide, &tni_op_floor_divide,
+                                         &tni_op__trunc_divide, &tni_op_lerp};
+    int32_t dtype = f->compute, last = n->nin - 1;
+    bool listed = false;
+    for (int i = 0; i < TN_COUNT(exact); i++) listed |= n->op == exact[i];
+    if (!listed || (dtype != TN_F16 && dtype != TN_BF16)) return false;
+    if (n->in[last] >= 0)
+        return s->p->value[n->in[last]].ndim == 0 && s->p->value[n->in[last]].dtype != dtype;
+    _Alignas(16) unsigned char element[16];
+    tn_scalar held;
+    tni_scalar_store(&n->number[last], dtype, element);
+    tni_scalar_load(dtype, element, &held);
+    return held.re != n->number[last].re;
+}
+
 static bool add_kernel_node(builder *b, const scope *s, const tni_pnode *n, const tni_device *dev) {
     fit f;
     tn_expr_node e;
-    if (!find_fit(s->p, n, dev, &f)) return false;
+    if (!find_fit(s->p, n, dev, &f) || is_too_fine(s, n, &f)) return false;
     memset(&e, 0, sizeof e);
     uint8_t reach = 0;
     for (int32_t i = 0; i < n->nin; i++) {

@@ -163,6 +163,7 @@ _LATER = {
         "lu_unpack", "matrix_power", "nuclear_norm", "pinverse", "qr", "svd", "triangular_solve",
         "vander",
     ), "_tensor.matrix"),
+    "to_dlpack": "utils.dlpack",
     "convolution": "_tensor.convolution",
     "lobpcg": "_tensor.lobpcg",
     "pca_lowrank": "_tensor.lowrank", "svd_lowrank": "_tensor.lowrank",

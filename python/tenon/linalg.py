@@ -591,7 +591,7 @@ def lstsq(
         X.squeeze(-1) if vector else X,
         residuals,
         A.new_empty(0, dtype=_C.int64) if driver == "gels" else rank,
-        values.detach() if driver in ("gelsd", "gelss") else A.new_empty(0),
+        values.detach() if driver in ("gelsd", "gelss") else values.new_empty(0),
     )
 
 

@@ -24,6 +24,8 @@ def names(lib: Any) -> dict[str, Any]:
         "lib": lib, "t": lib.tensor, "u": partial(lib.tensor, dtype=lib.uint8), "inf": math.inf,
         "nan": math.nan, "F": lib.nn.functional, "M": [[1, 2], [3, 4]],
         "PARTS": [complex(a, b) for a in NUMBERS for b in NUMBERS],
+        "P": [[1.7, 2.0, 3.0], [4.0, 5.0, 6.1]], "N": [math.sin(i) * 3 for i in range(300)],
+        "HALVES": [lib.float16, lib.bfloat16], "h": lambda n, d: lib.tensor(n, dtype=d),
     }  # fmt: skip
 
 
@@ -58,3 +60,14 @@ def label(text: str) -> str:
 @pytest.mark.parametrize("text", CALLS, ids=label)
 def test_as_pytorch(text: str) -> None:
     stored.same(answer(tenon, text), stored.of_torch(lambda lib: answer(lib, text)), 1e-6, 0)
+
+
+@pytest.mark.parametrize("dtype", [tenon.float16, tenon.bfloat16])
+def test_compiled_functions_round_numbers_alike(dtype: Any) -> None:
+    def steps(x: tenon.Tensor, scale: tenon.Tensor) -> tenon.Tensor:
+        return ((x * 0.1 + x / 0.3) * 2 - x * scale).abs() // 0.7
+
+    x, scale = tenon.linspace(-4, 4, 5000).to(dtype), tenon.tensor(0.3)
+    compiled, want = tenon.compile(steps), steps(x, scale)
+    for _ in range(3):
+        assert compiled(x, scale).tolist() == want.tolist()

@@ -167,7 +167,7 @@ def test_one_uint64_as_a_number() -> None:
     for use in (
         lambda: tn.zeros(large), lambda: tn.arange(3)[large], lambda: [1, 2][large],
     ):  # fmt: skip
-        with pytest.raises((OverflowError, IndexError)):
+        with pytest.raises((TypeError, ValueError, IndexError)):
             use()
     assert tn.clamp(tn.tensor(3e19), max=large).item() == 2.0**64
     assert tn.arange(3)[tn.tensor(2, dtype=tn.uint64)].item() == 2
@@ -400,7 +400,7 @@ def test_numbers_beyond_a_whole_dtype_are_refused_where_it_is_filled(name: str) 
     for number in (2**64, -(2**63) - 1):
         with pytest.raises(OverflowError):
             tn.ones(2, dtype=dtype) + number
-    with pytest.raises(OverflowError):
+    with pytest.raises(ValueError, match="Overflow"):
         tn.ones(2)[2**63]
 
 

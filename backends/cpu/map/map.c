@@ -300,6 +300,22 @@ static bool should_stream(const map_job *j) {
     return ((uintptr_t)plan->data[0] & 15u) == 0;
 }
 
+/* In a fused expression operands are not there: numbers are of the elements' type. */
+bool cpu_map_number(const tn_view *operand, cpu_param *ret_number) {
+    float number;
+    if (!operand || operand->ndim != 0 || !operand->data) return false;
+    const void *at = (const char *)operand->data + operand->byte_offset;
+    switch (tn_view_dtype(operand)) {
+    case TN_F64: number = (float)*(const double *)at; break;
+    case TN_F32: number = *(const float *)at; break;
+    case TN_I64: number = (float)*(const int64_t *)at; break;
+    case TN_I32: number = (float)*(const int32_t *)at; break;
+    default: return false;
+    }
+    memcpy(ret_number, &number, sizeof number);
+    return true;
+}
+
 tn_status cpu_map_run(const tn_plan *plan, const cpu_map_op *op, const cpu_param *params) {
     map_job j = {.plan = plan, .op = op, .params = params, .noperands = op->nin + 1};
     if (plan->numel == 0) return TN_OK;

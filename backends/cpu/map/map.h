@@ -31,6 +31,8 @@ typedef struct cpu_map_op {
 
 tn_status cpu_map_run(const tn_plan *plan, const cpu_map_op *op, const cpu_param *params);
 tn_status cpu_map_zero_division(void);
+/* The operand as float, where it is one number of a type that holds more than half precision. */
+bool cpu_map_number(const tn_view *operand, cpu_param *ret_number);
 
 /* ---- fuse.c: expressions of pointwise operators ------------------------------------------------*/
 extern const tn_codegen_iface cpu_codegen_iface;

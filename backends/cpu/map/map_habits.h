@@ -15,6 +15,17 @@
 #define MAP_IN_BLOCKS 0
 #endif
 
+/* In half precision the last operand, where it is a number, is taken as it was given, as PyTorch has
+ * it: 0.1 is not rounded to the elements' type first. */
+#define NUMBER_mul 1
+#define NUMBER_true_divide 1
+#define NUMBER_floor_divide 1
+#define NUMBER__trunc_divide 1
+#define NUMBER_lerp 1
+/* The parameter is rounded to it. */
+#define ROUNDS_add 1
+#define ROUNDS_sub 1
+
 /* Integer division by zero is an error, found before anything is written. */
 #define CHECK_floor_divide 1
 #define CHECK__trunc_divide 1

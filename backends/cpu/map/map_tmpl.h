@@ -178,6 +178,44 @@ static int MAP_NAME(scalar_a)(int64_t n, void *out, const void *const *in,
 }
 #endif
 
+/* In half precision: the last operand is a number in the type that is computed in. */
+#if TMPL_IS_HALF && TMPL_PASTE2(NUMBER, OP)
+#define MAP_NUMBER 1
+static int MAP_NAME(number)(int64_t n, void *out, const void *const *in, const cpu_param *params) {
+    MAP_OUT *o = out;
+    const A number = *(const A *)(const void *)params;
+    A w[OP_NIN - 1][MAP_BLOCK], y[MAP_BLOCK];
+    for (int64_t at = 0, m; at < n; at += m) {
+        m = n - at < MAP_BLOCK ? n - at : MAP_BLOCK;
+        for (int k = 0; k < OP_NIN - 1; k++) {
+            const T *x = (const T *)in[k] + at;
+#if MAP_IN_BLOCKS
+            half_widen(w[k], x, m);
+#else
+            for (int64_t i = 0; i < m; i++) w[k][i] = LOAD(x[i]);
+#endif
+        }
+#if OP_NIN == 2
+        TMPL_VECTOR
+        for (int64_t i = 0; i < m; i++) y[i] = MAP_F(w[0][i], number);
+#if TMPL_PASTE2(FIX, OP)
+        for (int64_t i = 0; i < m; i++)
+            if (TMPL_PASTE2(far, OP)(w[0][i], number)) y[i] = TMPL_PASTE2(fix, OP)(w[0][i], number);
+#endif
+#else
+        TMPL_VECTOR
+        for (int64_t i = 0; i < m; i++) y[i] = MAP_F(w[0][i], w[1][i], number);
+#endif
+#if MAP_IN_BLOCKS
+        half_narrow(o + at, y, m);
+#else
+        for (int64_t i = 0; i < m; i++) o[at + i] = STORE(y[i]);
+#endif
+    }
+    return 0;
+}
+#endif
+
 #if TMPL_PASTE2(SLOW, OP) || TMPL_IS_COMPLEX
 #define MAP_GRAIN 2048
 #else
@@ -195,6 +233,16 @@ static const cpu_map_op MAP_NAME(op) = {
     .out_size = sizeof(MAP_OUT),
     .in_size = {MAP_SIZES},
 };
+
+#ifdef MAP_NUMBER
+static const cpu_map_op MAP_NAME(number_op) = {
+    .flat = MAP_NAME(number),
+    .grain = MAP_GRAIN,
+    .nin = OP_NIN - 1,
+    .out_size = sizeof(MAP_OUT),
+    .in_size = {MAP_SIZES},
+};
+#endif
 
 static tn_status MAP_NAME(k)(const tn_call *call, const void *args) {
     const OP_ARGS *a = args;
@@ -216,6 +264,19 @@ static tn_status MAP_NAME(k)(const tn_call *call, const void *args) {
 #endif
 #if OP_NPARAMS > 3
     MAP_PARAM(3, OP_P3_KIND, OP_P3(a));
+#endif
+#if TMPL_IS_HALF && TMPL_PASTE2(ROUNDS, OP)
+    A *first = (A *)(void *)&params[0];
+    *first = LOAD(STORE(*first));
+#endif
+#ifdef MAP_NUMBER
+    cpu_param number;
+    if (cpu_map_number(((const tn_view *const *)args)[OP_NIN], &number)) {
+        if (!(plan->flags & TN_PLAN_FLAT) || plan->numel > CPU_MAP_SMALL)
+            return cpu_map_run(plan, &MAP_NAME(number_op), &number);
+        MAP_NAME(number)(plan->numel, plan->data[0], (const void *const *)&plan->data[1], &number);
+        return TN_OK;
+    }
 #endif
     if (CPU_LIKELY((plan->flags & TN_PLAN_FLAT) && plan->numel <= CPU_MAP_SMALL)) {
         const void *const *in = (const void *const *)&plan->data[1];
@@ -241,4 +302,5 @@ static tn_status MAP_NAME(k)(const tn_call *call, const void *args) {
 #undef MAP_BLOCK_IN1
 #undef MAP_BLOCK_IN
 #undef MAP_SCALARS
+#undef MAP_NUMBER
 #undef MAP_GRAIN

@@ -135,6 +135,11 @@ static int to_ints(const tn_field *field, PyObject *const *items, PyObject *seq,
         if (!item) return -1;
         int r = tnp_int_from(item, &v[i]);
         if (r == 0 && tnp_is_tensor(item)) r = one_element(item, &v[i]);
+        if (r < 0 && PyLong_Check(item) && PyErr_ExceptionMatches(PyExc_ValueError))
+            PyErr_Format(PyExc_TypeError,
+                         "argument '%s' failed to unpack the object at pos %zd with error "
+                         "\"Overflow when unpacking long long\"",
+                         field->name, i + 1);
         if (r < 0) return r;
         if (r == 0) return bad_element(why, item, i);
     }
@@ -162,6 +167,8 @@ static int to_int_list(const tn_field *field, PyObject *value, tnp_frame *f, tnp
         *(tn_ints *)(void *)(f->args + field->offset) = tn_ints_none();
         return 1;
     }
+    if (value == Py_None && field->deflt && strcmp(field->deflt, "()") == 0)
+        return to_ints(field, NULL, value, 0, f, why);
     if (field->fixed || field->kind == TN_F_DIMS) {
         int64_t one;
         int r = tnp_int_from(value, &one);

@@ -82,8 +82,7 @@ static int number_of(PyObject *o, int32_t dtype, tn_scalar *ret) {
     if (dtype == TN_U64) {
         unsigned long long bits = PyLong_AsUnsignedLongLong(o);
         *ret = tn_scalar_int((int64_t)bits);
-        if (!PyErr_Occurred()) return 1;
-        PyErr_Clear();
+        return PyErr_Occurred() ? -1 : 1;
     }
     long long v = PyLong_AsLongLongAndOverflow(o, &beyond);
     *ret = tn_scalar_int((int64_t)v);
@@ -178,10 +177,11 @@ static bool store_int(int32_t dtype, int64_t v, char *p) {
                  [TN_I8] = {INT8_MIN, INT8_MAX},
                  [TN_I16] = {INT16_MIN, INT16_MAX},
                  [TN_I32] = {INT32_MIN, INT32_MAX},
-                 [TN_I64] = {INT64_MIN, INT64_MAX}};
-    /* beyond those, as in PyTorch, numbers wrap */
-    if (dtype < TN_DTYPE_BUILTIN_COUNT && (v < range[dtype].lo || v > range[dtype].hi))
-        return overflow(dtype);
+                 [TN_I64] = {INT64_MIN, INT64_MAX},
+                 [TN_U16] = {-UINT16_MAX, UINT16_MAX},
+                 [TN_U32] = {-(int64_t)UINT32_MAX, UINT32_MAX}};
+    bool known = dtype < (int32_t)(sizeof range / sizeof range[0]) && range[dtype].hi;
+    if (known && (v < range[dtype].lo || v > range[dtype].hi)) return overflow(dtype);
     memcpy(p, &v, (size_t)tn_dtype_size(dtype)); /* little-endian, as DLPack's CPUs are */
     return true;
 }

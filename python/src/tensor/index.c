@@ -461,6 +461,9 @@ static tn_tensor *value_tensor(const tn_tensor *t, PyObject *value) {
 /* The write goes to a view of the tensor, so the tape sees it as one to the tensor. */
 static bool assign(plan *p, PyObject *value) {
     tn_scalar s;
+    int64_t whole;
+    bool fits = !PyLong_Check(value) || PyBool_Check(value) || tn_tensor_dtype(p->t) == TN_U64;
+    if (!fits && tnp_int_from(value, &whole) < 0) return false;
     int number = tnp_is_tensor(value) ? 0 : tnp_scalar_from(value, &s);
     if (number < 0) return false;
     if (number && !p->nadv) return write_number(p->t, &s);

@@ -43,13 +43,13 @@ PyObject *tnp_numpy(const char *what) {
 
 /* ---- Numbers -----------------------------------------------------------------------------------*/
 
-static const char too_large[] = "int too large to convert to a 64-bit integer";
+static const char too_large[] = "Overflow when unpacking long long";
 
 static int int_of_long(PyObject *o, int64_t *ret_value) {
     int overflow;
     long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
     if (overflow) {
-        PyErr_SetString(PyExc_OverflowError, too_large);
+        PyErr_SetString(PyExc_ValueError, too_large);
         return -1;
     }
     if (v == -1 && PyErr_Occurred()) return -1;
@@ -81,8 +81,7 @@ int tnp_scalar_from(PyObject *o, tn_scalar *ret_scalar) {
         int overflow;
         long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
         *ret_scalar = tn_scalar_int(v);
-        if (overflow > 0) *ret_scalar = tn_scalar_uint(PyLong_AsUnsignedLongLong(o));
-        if (overflow < 0) PyErr_SetString(PyExc_OverflowError, too_large);
+        if (overflow) *ret_scalar = tn_scalar_uint(PyLong_AsUnsignedLongLong(o));
         return PyErr_Occurred() ? -1 : 1;
     }
     if (PyComplex_Check(o)) {
@@ -123,7 +122,7 @@ PyObject *tnp_item_of(const tn_tensor *t) {
 int tnp_read_item(const tn_tensor *t, tn_scalar *ret_scalar) {
     if (tnp_item_from(t, ret_scalar) < 0) return -1;
     if (!tn_scalar_is_beyond(ret_scalar)) return 0;
-    PyErr_SetString(PyExc_OverflowError, too_large);
+    PyErr_SetString(PyExc_ValueError, too_large);
     return -1;
 }
 

@@ -54,7 +54,7 @@ static bool seed_of(PyObject *o, uint64_t *ret_seed) {
     Py_DECREF(whole);
     if (PyErr_Occurred()) {
         PyErr_Clear();
-        PyErr_SetString(PyExc_RuntimeError, "Overflow when unpacking long long");
+        PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
         return false;
     }
     *ret_seed = seed;

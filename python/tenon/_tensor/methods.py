@@ -20,14 +20,12 @@ def new_tensor(
     requires_grad: bool = False,
 ) -> Tensor:
     """A copy of `data` with this tensor's dtype and device unless others are given."""
+    dtype = self.dtype if dtype is None else dtype
+    device = self.device if device is None else device
     if isinstance(data, Tensor):
-        data = data.detach().cpu().tolist()
-    return _C.tensor(
-        data,
-        dtype=self.dtype if dtype is None else dtype,
-        device=self.device if device is None else device,
-        requires_grad=requires_grad,
-    )
+        copy = data.detach().to(device, dtype, copy=True)
+        return copy.requires_grad_() if requires_grad else copy
+    return _C.tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:

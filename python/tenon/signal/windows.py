@@ -54,10 +54,9 @@ def _cosines(
     form: layout, where: Any, requires_grad: bool,
 ) -> Tensor:  # fmt: skip
     kind = _checked(name, M, kind, form)
-    if M == 0:
-        return _done(tenon.empty(0, device=where), kind, requires_grad)
-    last = M if not sym else M - 1 or 1
-    angle = _line(0, 2 * math.pi / last, M, where) if M > 1 else _line(math.pi, 0, M, where)
+    if M < 2:
+        return _done(tenon.ones(M, device=where), kind, requires_grad)
+    angle = _line(0, 2 * math.pi / (M - 1 if sym else M), M, where)
     terms = [(-1) ** i * w * tenon.cos(i * angle) for i, w in enumerate(weights)]
     return _done(sum(terms[1:], terms[0]), kind, requires_grad)
 
