@@ -105,32 +105,40 @@ TMPL_INLINE float f32_atanh(float x) {
     return (float)TMPL_BUILTIN(copysign)(r, (double)x);
 }
 
-/* Polynomials in w = -log(1 - x * x), beyond 5 in its root. w need not be exact: the function hardly
- * changes with it. */
+/* erfinv(x) / x as polynomials in w = -log(1 - x * x), beyond 5 in its root. w need not be exact: the
+ * function hardly changes with it. What the higher powers add is small, so that floats hold it. */
 TMPL_INLINE float f32_erfinv(float x) {
-    double w = (double)-f32_log((1.0f - x) * (1.0f + x)), u = w - 2.5;
-    double p = -0x1.2e0e43544bac0p-27;
-    p = p * u + 0x1.8f21c40083e56p-26;
-    p = p * u + 0x1.f48bc20339350p-22;
-    p = p * u - 0x1.d0c196ea2ef94p-19;
-    p = p * u - 0x1.4d159a7b1b934p-18;
-    p = p * u + 0x1.c9e6c6bca15b4p-13;
-    p = p * u - 0x1.486615aecb1cdp-10;
-    p = p * u - 0x1.11c4eb9773df8p-8;
-    p = p * u + 0x1.f91e8ad74ec35p-3;
-    p = p * u + 0x1.805c5d2006388p+0;
-    double v = TMPL_BUILTIN(sqrt)(w) - 3.0, q = 0x1.e9880956a9169p-14;
-    q = q * v - 0x1.4581709cd1548p-12;
-    q = q * v - 0x1.e8ba81f7c1418p-15;
-    q = q * v + 0x1.85948bf8b5cdbp-10;
-    q = q * v - 0x1.d76aae5a4d892p-9;
-    q = q * v + 0x1.74ad26572e859p-8;
-    q = q * v - 0x1.f48731928f325p-8;
-    q = q * v + 0x1.358129c3a67e8p-7;
-    q = q * v + 0x1.006dc57272869p+0;
-    q = q * v + 0x1.6a9efbda6f3acp+1;
-    float r = (float)((double)x * (w < 5.0 ? p : q));
-    return f32_abs(x) == 1.0f ? x * INFINITY : r;
+    float w = -f32_log((1.0f - x) * (1.0f + x)), u = w - 2.5f;
+    float v = TMPL_BUILTIN(sqrtf)(w) - 3.0f;
+    float p = -0x1.2e0e44p-27f, q = 0x1.e98810p-14f;
+    p = F32_FMA(p, u, 0x1.8f21c4p-26f);
+    p = F32_FMA(p, u, 0x1.f48bc2p-22f);
+    p = F32_FMA(p, u, -0x1.d0c196p-19f);
+    p = F32_FMA(p, u, -0x1.4d159ap-18f);
+    p = F32_FMA(p, u, 0x1.c9e6c6p-13f);
+    p = F32_FMA(p, u, -0x1.486616p-10f);
+    p = F32_FMA(p, u, -0x1.11c4ecp-8f);
+    q = F32_FMA(q, v, -0x1.458170p-12f);
+    q = F32_FMA(q, v, -0x1.e8ba82p-15f);
+    q = F32_FMA(q, v, 0x1.85948cp-10f);
+    q = F32_FMA(q, v, -0x1.d76aaep-9f);
+    q = F32_FMA(q, v, 0x1.74ad26p-8f);
+    q = F32_FMA(q, v, -0x1.f48732p-8f);
+    q = F32_FMA(q, v, 0x1.35812ap-7f);
+    bool near = w < 5.0f;
+    double at = near ? (double)w - 2.5 : TMPL_BUILTIN(sqrt)((double)w) - 3.0;
+    double r = (double)(near ? p : q) * at + (near ? 0x1.f91e8ad74ec35p-3 : 0x1.006dc57272869p+0);
+    r = r * at + (near ? 0x1.805c5d2006388p+0 : 0x1.6a9efbda6f3acp+1);
+    return f32_abs(x) == 1.0f ? x * INFINITY : (float)((double)x * r);
+}
+
+/* sqrt(2) erfinv(2 p - 1), where 1 - x * x is 4 p (1 - p). */
+TMPL_INLINE float f32_ndtri(float x) {
+    double p = (double)x, least = p < 0.5 ? p : 1.0 - p;
+    double w = -f64_log_short(4.0 * least * (1.0 - least)), root = TMPL_BUILTIN(sqrt)(w);
+    double r = root < 4.0 ? f64_erfinv_mid(root - 3.0) : f64_erfinv_far(root - 7.0);
+    r = w < 5.0 ? f64_erfinv_near(w - 2.5) : r;
+    return (float)((p + p - 1.0) * 0x1.6a09e667f3bcdp+0 * r);
 }
 
 TMPL_INLINE float f32_hypot(float x, float y) {

@@ -59,6 +59,50 @@ TMPL_INLINE double f64_log_short(double x) {
     return f64_log_ends(x, e * 0x1.62e42fefa39efp-1 + (s + s + s * z * p));
 }
 
+/* erfinv(x) / x, right to 1e-8, with w = -log(1 - x * x): of w - 2.5 for w below 5, of sqrt(w) - 3 from
+ * there to 16, and of sqrt(w) - 7 to 103. */
+TMPL_INLINE double f64_erfinv_near(double u) {
+    double p = -0x1.2e0e43544bac0p-27;
+    p = F64_FMA(p, u, 0x1.8f21c40083e56p-26);
+    p = F64_FMA(p, u, 0x1.f48bc20339350p-22);
+    p = F64_FMA(p, u, -0x1.d0c196ea2ef94p-19);
+    p = F64_FMA(p, u, -0x1.4d159a7b1b934p-18);
+    p = F64_FMA(p, u, 0x1.c9e6c6bca15b4p-13);
+    p = F64_FMA(p, u, -0x1.486615aecb1cdp-10);
+    p = F64_FMA(p, u, -0x1.11c4eb9773df8p-8);
+    p = F64_FMA(p, u, 0x1.f91e8ad74ec35p-3);
+    p = F64_FMA(p, u, 0x1.805c5d2006388p+0);
+    return p;
+}
+TMPL_INLINE double f64_erfinv_mid(double v) {
+    double p = -0x1.e6f32fd4f8bdbp-16;
+    p = F64_FMA(p, v, 0x1.51f70df0f34f2p-13);
+    p = F64_FMA(p, v, -0x1.245fa5ea0fa90p-12);
+    p = F64_FMA(p, v, -0x1.fbe7f72b8ba93p-14);
+    p = F64_FMA(p, v, 0x1.82f98b4f63c1bp-10);
+    p = F64_FMA(p, v, -0x1.d3763d59db014p-9);
+    p = F64_FMA(p, v, 0x1.74ba7c0118633p-8);
+    p = F64_FMA(p, v, -0x1.f4e2c59fabd5ap-8);
+    p = F64_FMA(p, v, 0x1.35812c0adc922p-7);
+    p = F64_FMA(p, v, 0x1.006dc9f4dde1ap+0);
+    p = F64_FMA(p, v, 0x1.6a9efbdbbffdbp+1);
+    return p;
+}
+TMPL_INLINE double f64_erfinv_far(double v) {
+    double p = 0x1.bf58e48ff6e69p-32;
+    p = F64_FMA(p, v, -0x1.57c8b2e61be6bp-29);
+    p = F64_FMA(p, v, 0x1.8f32ff6a41f44p-28);
+    p = F64_FMA(p, v, -0x1.6066bf3fbb99ap-25);
+    p = F64_FMA(p, v, 0x1.63929ceb73740p-22);
+    p = F64_FMA(p, v, -0x1.c235c01a52ba5p-20);
+    p = F64_FMA(p, v, 0x1.9342cc316eb3fp-18);
+    p = F64_FMA(p, v, 0x1.aca3bad3bb93ap-18);
+    p = F64_FMA(p, v, -0x1.0cc11f662f396p-11);
+    p = F64_FMA(p, v, 0x1.023351c0abf67p+0);
+    p = F64_FMA(p, v, 0x1.b79e049190c02p+2);
+    return p;
+}
+
 /* x * 2^n, n in [-2044, 2046] */
 TMPL_INLINE double f64_scale(double x, int64_t n) {
     uint64_t u = (uint64_t)(n + 2046), half = u >> 1, rest = u - half;

@@ -22,9 +22,11 @@ double y1(double x);
 SPECIAL_1(erfinv, special_erfinv)
 SPECIAL_1(special_entr, special_entr)
 SPECIAL_1(special_ndtr, special_ndtr)
+SPECIAL_1(special_ndtri, special_ndtri)
 #else
 TMPL_INLINE A f_erfinv(A x) { return f32_erfinv(x); }
 TMPL_INLINE A f_special_ndtr(A x) { return f32_ndtr(x); }
+TMPL_INLINE A f_special_ndtri(A x) { return f32_ndtri(x); }
 TMPL_INLINE A f_special_entr(A x) {
     A r = x == 0 ? (A)0 : -x * f32_log(x);
     r = x == INFINITY ? -INFINITY : r;
@@ -33,7 +35,6 @@ TMPL_INLINE A f_special_entr(A x) {
 #endif
 SPECIAL_1(special_erfcx, special_erfcx)
 SPECIAL_1(special_log_ndtr, special_log_ndtr)
-SPECIAL_1(special_ndtri, special_ndtri)
 SPECIAL_1(i0, bessel_i0)
 SPECIAL_1(special_i0e, bessel_i0e)
 SPECIAL_1(special_i1, bessel_i1)

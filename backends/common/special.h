@@ -5,6 +5,7 @@
 #define SPECIAL_H
 
 #include "bessel.h"
+#include "scalar_f64.h"
 
 #define SPECIAL_SQRT_2PI 0x1.40d931ff62706p+1
 #define SPECIAL_SQRT_HALF 0x1.6a09e667f3bcdp-1
@@ -50,28 +51,35 @@ TMPL_INLINE double special_log_ndtr(double x) {
     return x < -1 ? log(0.5 * special_erfcx_right(-z)) - 0.5 * x * x : log1p(-special_ndtr(-x));
 }
 
-/* The inverse of erf: a start that is good to three digits, then steps of Newton's method on erf or,
+/* erfinv(x) / x of w = -log(1 - x * x) < 103. */
+TMPL_INLINE double special_erfinv_ratio(double w) {
+    double root = sqrt(w);
+    if (w < 5) return f64_erfinv_near(w - 2.5);
+    return root < 4 ? f64_erfinv_mid(root - 3) : f64_erfinv_far(root - 7);
+}
+
+/* The inverse of erf: a start that is good to eight digits, then a step of Halley's method on erf or,
  * near 1, on erfc, whose relative error stays small there. */
 TMPL_INLINE double special_erfinv(double v) {
     double a = v < 0 ? -v : v;
     if (!(a < 1)) return a == 1 ? copysign((double)INFINITY, v) : (double)NAN;
-    double l = log1p(-a * a), b = 4.3307467508 + 0.5 * l;
-    double y = sqrt(sqrt(b * b - l * 6.8027) - b);
-    for (int i = 0; i < 3; i++) {
-        double miss = a < 0.5 ? erf(y) - a : (1 - a) - erfc(y);
-        y -= miss / (1.1283791670955126 * exp(-y * y));
-    }
-    return copysign(y, v);
+    double y = a * special_erfinv_ratio(-log((1 - a) * (1 + a)));
+    double miss = a < 0.5 ? erf(y) - a : (1 - a) - erfc(y);
+    double step = miss / (1.1283791670955126 * exp(-y * y));
+    return copysign(y - step / (1 + y * step), v);
 }
 
-/* In the tails Newton's method on the logarithm, which is concave: it converges from the start that
- * the leading term gives. */
+/* In the tails Newton's method on the logarithm, which is concave: one step from eight digits, or, where
+ * p is below 1e-45, steps from the leading term, from which it converges. */
 TMPL_INLINE double special_ndtri(double p) {
     if (!(p > 0 && p < 1))
         return p == 0 ? -(double)INFINITY : p == 1 ? (double)INFINITY : (double)NAN;
     if (p >= 0.1 && p <= 0.9) return special_erfinv(2 * p - 1) / SPECIAL_SQRT_HALF;
-    double low = p < 0.5 ? p : 1 - p, goal = log(low), x = -sqrt(-2 * goal);
-    for (int i = 0; i < 6; i++) {
+    double low = p < 0.5 ? p : 1 - p, goal = log(low), w = -(goal + log(4 - 4 * low));
+    bool near = w < 100;
+    double x =
+        near ? (2 * low - 1) * special_erfinv_ratio(w) / SPECIAL_SQRT_HALF : -sqrt(-2 * goal);
+    for (int i = near ? 5 : 0; i < 6; i++) {
         double r = special_erfcx_right(-x * SPECIAL_SQRT_HALF); /* 2 Phi e^(x^2 / 2) */
         double step = (log(0.5 * r) - 0.5 * x * x - goal) * (r * SPECIAL_SQRT_2PI / 2);
         x -= step;
@@ -147,8 +155,21 @@ TMPL_INLINE double special_digamma(double v) {
     return r + log(v) - 0.5 / v - s;
 }
 
+/* The derivative of digamma for v > 0: the asymptotic series beyond 10, what leads there from the
+ * least term on. */
+TMPL_INLINE double special_trigamma(double v) {
+    double steps = v < 10 ? ceil(10 - v) : 0, far = v + steps, z = 1 / (far * far);
+    double s = 7.0 / 6 - z * (3617.0 / 510 - z * (43867.0 / 798));
+    s = z * (1.0 / 30 - z * (5.0 / 66 - z * (691.0 / 2730 - z * s)));
+    s = z * (1.0 / 6 - z * (1.0 / 30 - z * (1.0 / 42 - s)));
+    double r = (1 + s) / far + 0.5 * z;
+    for (double k = steps - 1; k >= 0; k--) r += 1 / ((v + k) * (v + k));
+    return r;
+}
+
 /* The n-th derivative of digamma, n >= 1. */
 TMPL_INLINE double special_polygamma(double x, int64_t n) {
+    if (n == 1 && x > 0) return special_trigamma(x);
     double r = tgamma((double)n + 1) * special_zeta((double)n + 1, x);
     return n % 2 ? r : -r;
 }

@@ -71,6 +71,21 @@ tn_status tni_composite_cross(const void *args, tn_tensor **rets) {
 }
 
 /* Every size of input is followed by 1, every size of other preceded by it. */
+/* A view of x whose rows are the products' rows: its last dimension, which stands at `at`, is spread beside
+ * `count` others. */
+static tn_tensor *spread_row(tni_scope *s, tn_tensor *x, const int64_t *shape, int32_t n,
+                             int32_t at, int64_t count) {
+    int64_t sizes[TN_MAX_DIMS];
+    memcpy(sizes, shape, sizeof *sizes * (size_t)n);
+    x = scope_reshape(s, x, tn_ints_of(sizes, n));
+    sizes[at] = count;
+    x = scope_expand(s, x, tn_ints_of(sizes, n));
+    sizes[n - 2] *= sizes[n - 1];
+    return scope_reshape(s, x, tn_ints_of(sizes, n - 1));
+}
+
+/* A product of all pairs. Where both have several rows, these are written out in the width of the
+ * result's first, since loops over the last dimension of other alone are short. */
 tn_status tni_composite_kron(const void *args, tn_tensor **rets) {
     const tn_kron_args *a = args;
     tni_scope s = {0};
@@ -85,8 +100,15 @@ tn_status tni_composite_kron(const void *args, tn_tensor **rets) {
         left[2 * d + 1] = right[2 * d] = 1;
         whole[d] = left[2 * d] * right[2 * d + 1];
     }
-    tn_tensor *x = scope_reshape(&s, tni_t(a->input), tn_ints_of(left, 2 * n));
-    tn_tensor *y = scope_reshape(&s, tni_t(a->other), tn_ints_of(right, 2 * n));
+    tn_tensor *x = tni_t(a->input), *y = tni_t(a->other);
+    int64_t wide = n > 0 ? left[2 * n - 2] : 0, deep = n > 0 ? right[2 * n - 1] : 0;
+    if (wide > 1 && deep < 64 && x->v.numel >= 4 * wide && y->v.numel >= 4 * deep && deep > 0) {
+        x = spread_row(&s, x, left, 2 * n, 2 * n - 1, deep);
+        y = spread_row(&s, y, right, 2 * n, 2 * n - 2, wide);
+    } else {
+        x = scope_reshape(&s, x, tn_ints_of(left, 2 * n));
+        y = scope_reshape(&s, y, tn_ints_of(right, 2 * n));
+    }
     tn_tensor *r = scope_reshape(&s, scope_mul(&s, x, y), tn_ints_of(whole, n));
     return scope_finish(&s, r, rets);
 }

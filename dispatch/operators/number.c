@@ -42,7 +42,10 @@ tn_status tni_composite_ldexp(const void *args, tn_tensor **rets) {
     int32_t dtype = tni_result_dtype(both, 2);
     if (dtype == TN_NO_DTYPE) return tni_fail_promotions(both, 2);
     if (tn_dtype_category(dtype) < TN_CAT_FLOAT) dtype = tn_dtype_default();
-    tn_tensor *exponent = widened(&s, a->other, complex_view(a->other) ? TN_C128 : TN_F64);
+    /* Whole powers of two are numbers of float, or beyond them, as they are in double. */
+    bool whole = tn_dtype_category(tn_view_dtype(a->other)) <= TN_CAT_INT;
+    int32_t wide = whole && tn_dtype_size(dtype) <= 4 ? TN_F32 : TN_F64;
+    tn_tensor *exponent = widened(&s, a->other, complex_view(a->other) ? TN_C128 : wide);
     if (s.st == TN_OK) {
         tn_status st = complex_view(a->other)
                            ? tn_pow_scalar(tn_scalar_float(2.0), exponent, &power)

@@ -30,7 +30,9 @@ UNARY = {
 }  # fmt: skip
 # Where products are not fused the tail of the normal distribution is off by one unit more.
 TAIL = 3.4 if os.environ.get("TENON_CPU_ISA") == "baseline" else 2.3
-SPECIAL = {"ndtr": (special.ndtr, TAIL), "entr": (special.entr, 1.7)}
+SPECIAL = {
+    "ndtr": (special.ndtr, TAIL), "entr": (special.entr, 1.7), "ndtri": (special.ndtri, 0.7),
+}  # fmt: skip
 DOUBLE = {"sin": (np.sin, 0.85), "cos": (np.cos, 0.85), "erf": (lambda x: long_erf(x), 1.3)}
 REMAINDERS = {"fmod": np.fmod, "remainder": np.remainder, "floor_divide": np.floor_divide}
 
@@ -122,6 +124,47 @@ def test_functions_of_doubles(name):
     assert off[worst] <= most, (x[known][worst], got[known][worst], want[known][worst])
     zeros = x == 0
     assert (np.signbit(got[zeros]) == np.signbit(want[zeros])).all()
+
+
+def test_inverses_in_double():
+    """Against SciPy, next to 0 and 1 and down to the smallest numbers."""
+    draw = np.random.default_rng(12)
+    small = 10.0 ** draw.uniform(-17, 0, SAMPLES)
+    tiny = 10.0 ** draw.uniform(-320, -1, SAMPLES // 16)
+    x = np.concatenate([draw.uniform(-1, 1, SAMPLES), small, -small, 1 - small[small < 0.5], tiny])
+    got = tn.erfinv(tn.from_numpy(x)).numpy()
+    known = np.abs(x) < 1
+    want = special.erfinv(x[known])
+    np.testing.assert_allclose(got[known], want, rtol=2e-15, atol=1e-323)
+    p = np.concatenate([draw.uniform(0, 1, SAMPLES), small, 1 - small, tiny, [0.1, 0.9, 1e-45]])
+    p = p[(p > 0) & (p < 1) & (p != 0.5)]
+    got = tn.special.ndtri(tn.from_numpy(p)).numpy()
+    np.testing.assert_allclose(got, special.ndtri(p), rtol=3e-15, atol=2e-16)
+    ends = tn.special.ndtri(tn.tensor([0.0, 1.0, -0.5, 1.5, math.nan, 0.5], dtype=tn.float64))
+    assert str(ends.tolist()) == "[-inf, inf, nan, nan, nan, 0.0]"
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no extended precision to compare")
+def test_derivative_of_digamma():
+    """Against the sum of 60 terms and the asymptotic series of the rest, in extended precision."""
+    draw = np.random.default_rng(13)
+    x = np.concatenate(
+        [draw.uniform(0, 1, 9999), draw.uniform(0, 40, 9999), 10.0 ** np.arange(-9, 9)]
+    )
+    v = x.astype(np.longdouble)
+    far = v + 60
+    z, want = 1 / (far * far), 1 / far + 1 / (2 * far * far)
+    want = want + z / far * (1 / np.longdouble(6) - z * (1 / np.longdouble(30) - z / 42))
+    for k in range(60):
+        want = want + 1 / (v + k) ** 2
+    got = tn.polygamma(1, tn.from_numpy(x)).numpy()
+    assert (np.abs(got - want) / np.spacing(got)).max() <= 3
+    x = x.astype(np.float32)
+    got = tn.polygamma(1, tn.from_numpy(x)).numpy()
+    assert misses(got, special.zeta(2.0, x.astype(np.float64))).max() <= 0.51
+    ends = tn.polygamma(1, tn.tensor([0.0, -1.0, math.inf, math.nan, 1e-30, -0.5]))
+    assert str(ends[:5].tolist()) == "[inf, inf, 0.0, nan, inf]"
+    np.testing.assert_allclose(ends[5].item(), special.zeta(2.0, 0.5) + 4, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -308,3 +308,38 @@ def test_pools_of_an_empty_batch_of_volumes() -> None:
     assert values.shape == places.shape == (0, 2, 1, 2, 3)
     values.sum().backward()
     assert x.grad is not None and x.grad.shape == x.shape
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_ldexp_is_exact(dtype: str) -> None:
+    """Powers of two beyond the ends of the dtype, by exponents of every integer type."""
+    n = np.arange(-160, 140)
+    x = np.random.default_rng(3).uniform(-2, 2, n.size).astype(dtype)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        want = x * (2.0**n).astype(dtype)
+    for kind in ("int64", "int32", "int16"):
+        got = tn.ldexp(tn.from_numpy(x), tn.from_numpy(n.astype(kind)))
+        np.testing.assert_array_equal(got.numpy(), want)
+    far = tn.ldexp(tn.ones(2), tn.tensor([2**62, -(2**62)]))
+    assert far.tolist() == [np.inf, 0.0]
+
+
+def test_kron_of_every_shape() -> None:
+    """Rows short and long, more or fewer dimensions, values and gradients."""
+    draw = np.random.default_rng(4)
+    shapes = [(), (3,), (1, 5), (4, 1), (6, 7), (16, 3), (5, 70), (2, 4, 3), (4, 0)]
+    for left in shapes:
+        for right in shapes:
+            a, b = draw.standard_normal(left), draw.standard_normal(right)
+            x, y = tn.tensor(a, requires_grad=True), tn.tensor(b, requires_grad=True)
+            out = tn.kron(x, y)
+            np.testing.assert_array_equal(out.detach().numpy(), np.kron(a, b))
+            g = draw.standard_normal(out.shape)
+            out.backward(tn.tensor(g))
+            n = max(a.ndim, b.ndim)
+            pairs = [1] * (n - a.ndim) + list(a.shape)
+            others = [1] * (n - b.ndim) + list(b.shape)
+            g = g.reshape([s for both in zip(pairs, others, strict=True) for s in both])
+            g = g.transpose([*range(0, 2 * n, 2), *range(1, 2 * n, 2)]).reshape(a.size, b.size)
+            np.testing.assert_allclose(x.grad.numpy().reshape(-1), g @ b.reshape(-1), atol=1e-12)
+            np.testing.assert_allclose(y.grad.numpy().reshape(-1), a.reshape(-1) @ g, atol=1e-12)

@@ -9,6 +9,7 @@ import typing
 from collections import namedtuple
 from typing import Any
 
+import numpy as np
 import pytest
 import tenon as tn
 from tenon import nn
@@ -74,6 +75,40 @@ def test_bags_with_their_facts() -> None:
     found = tn.embedding_bag(table, indices, starts, mode=2)
     assert found[0].tolist() == rows
     assert found[3].tolist() == [[1, 1, 2], [0, 0, 0], [4, 4, 4]]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("shape", [(5, 3), (0, 3), (2, 1), (4, 0)])
+def test_bags_of_one_length(mode: str, shape: tuple[int, int]) -> None:
+    """As the rows of each say; of equal rows the first is the maximum."""
+    draw = np.random.default_rng(1)
+    table = draw.integers(-2, 3, (6, 4)).astype(np.float64)
+    index = draw.integers(0, 6, shape)
+    weight = tn.tensor(table, requires_grad=True)
+    out = tn.nn.functional.embedding_bag(tn.from_numpy(index), weight, mode=mode)
+    rows = table[index]
+    if shape[1] == 0:
+        want = np.zeros((shape[0], 4))
+    else:
+        want = {"sum": rows.sum, "mean": rows.mean, "max": rows.max}[mode](1)
+    np.testing.assert_allclose(out.detach().numpy(), want, atol=1e-15)
+    g = draw.standard_normal(out.shape)
+    out.backward(tn.tensor(g))
+    grad = np.zeros_like(table)
+    for b, k in np.ndindex(*g.shape) if shape[1] else ():
+        if mode == "max":
+            grad[index[b, rows[b, :, k].argmax()], k] += g[b, k]
+        else:
+            for i in index[b]:
+                grad[i, k] += g[b, k] / (shape[1] if mode == "mean" else 1)
+    np.testing.assert_allclose(weight.grad.numpy(), grad, atol=1e-15)
+    if mode == "sum" and shape[1]:
+        shares = draw.standard_normal(shape)
+        out = tn.nn.functional.embedding_bag(
+            tn.from_numpy(index), weight, mode=mode, per_sample_weights=tn.tensor(shares)
+        )
+        want = (rows * shares[..., None]).sum(1)
+        np.testing.assert_allclose(out.detach().numpy(), want, atol=1e-13)
 
 
 def test_facts() -> None:

@@ -455,11 +455,14 @@ def embedding_bag(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported "
             f"for mode='sum' (got mode='{mode}'). Please open a feature request on GitHub."
         )
+    length = 0  # of bags that are all alike
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None")
         size, length = input.shape
-        bags = tenon.arange(size, device=input.device).repeat_interleave(length)
+        if padding_idx is not None or length == 0:
+            bags = tenon.arange(size, device=input.device).repeat_interleave(length)
+            length = 0
         input = input.reshape(-1)
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights.reshape(-1)
@@ -481,6 +484,11 @@ def embedding_bag(
         rows = rows.float()  # sums of half precision stand still once they are large
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
+    if length:
+        each = rows.reshape(size, length, weight.size(1))
+        of_bags = {"sum": each.sum, "mean": each.mean, "max": lambda dim: each.max(dim)[0]}
+        result = of_bags[mode](1)
+        return _results.known_as(result.to(weight.dtype), "EmbeddingBagBackward0")
     result = rows.new_zeros(size, weight.size(1))
     if mode == "max":
         place = bags.unsqueeze(1).expand_as(rows)
