@@ -325,21 +325,59 @@ tn_status tni_composite_kl_div(const void *args, tn_tensor **rets) {
 
 /* ---- Gradients --------------------------------------------------------------------------------*/
 
-/* The losses that call it see to it that nothing but the input wants a gradient. */
+static tn_tensor *softplus_of_minus(tni_scope *s, tn_tensor *x) {
+    return scope_neg(s, scope_unary(s, tn_log_sigmoid, x));
+}
+
+/* What binary_cross_entropy takes for log(x). */
+static tn_tensor *bounded(tni_scope *s, tn_tensor *log) {
+    tn_scalar_box box;
+    return scope_binary(s, tn_maximum, log, number_of(&box, -100.0));
+}
+
+/* The derivatives of the terms in the direction of the target. */
+static tn_tensor *target_slopes(tni_scope *s, const comparison *c) {
+    tn_tensor *x = tni_t(c->x), *t = tni_t(c->target), *log;
+    switch (c->how) {
+    case TN_ELEMENT_LOSS_ENTROPY:
+        log = bounded(s, scope_unary(s, tn_log1p, scope_neg(s, x)));
+        return scope_sub(s, log, bounded(s, scope_log(s, x)));
+    case TN_ELEMENT_LOSS_LOGITS:
+        if (!c->pos_weight) return scope_neg(s, x);
+        log =
+            scope_mul(s, scope_add_number(s, tni_t(c->pos_weight), -1.0), softplus_of_minus(s, x));
+        return scope_sub(s, log, x);
+    case TN_ELEMENT_LOSS_DIVERGENCE:
+        return scope_sub(s, scope_add_number(s, scope_log(s, t), 1.0), x);
+    case TN_ELEMENT_LOSS_LOG_DIVERGENCE:
+        return scope_mul(s, scope_exp(s, t), scope_add_number(s, scope_sub(s, t, x), 1.0));
+    default: return scope_neg(s, slopes(s, c)); /* of differences */
+    }
+}
+
+/* A program that was recorded without gradients may be given any of them that wants one; the losses
+ * themselves call the kernel where only the input does. */
 tn_status tni_grad__element_loss(tn_gctx *c) {
     const tn__element_loss_args *a = c->args;
-    if (!TN_GNEEDS(c, 0)) return TN_OK;
-    if (!tn_grad_enabled())
-        return tn__element_loss_backward(c->g[0], tni_t(a->input), tni_t(a->target),
-                                         tni_t(a->weight), tni_t(a->pos_weight), a->how, a->number,
-                                         a->divisor, &c->ret[0]);
-    tn__element_loss_backward_args b = {.grad = tni_v(c->g[0]),
-                                        .input = a->input,
-                                        .target = a->target,
-                                        .weight = a->weight,
-                                        .pos_weight = a->pos_weight,
-                                        .how = a->how,
-                                        .number = a->number,
-                                        .divisor = a->divisor};
-    return tni_composite__element_loss_backward(&b, &c->ret[0]);
+    comparison of = {a->how, a->number, a->input, a->target, a->weight, a->pos_weight};
+    tni_scope s = {0};
+    tn_tensor *grads[4] = {NULL}, *w = tni_t(a->weight);
+    bool at_once = !tn_grad_enabled();
+    if (at_once && TN_GNEEDS(c, 0)) {
+        tn_status st = tn__element_loss_backward(c->g[0], tni_t(a->input), tni_t(a->target), w,
+                                                 tni_t(a->pos_weight), a->how, a->number,
+                                                 a->divisor, &grads[0]);
+        grads[0] = scope_take(&s, st, grads[0]);
+    }
+    if (at_once && c->needs == 1) return scope_give(&s, c, grads, 4);
+    tn_tensor *g = scope_mul_number(&s, c->g[0], 1.0 / a->divisor);
+    tn_tensor *weighted = w ? scope_mul(&s, g, w) : g;
+    if (!at_once && TN_GNEEDS(c, 0)) grads[0] = scope_mul(&s, slopes(&s, &of), weighted);
+    if (TN_GNEEDS(c, 1)) grads[1] = scope_mul(&s, target_slopes(&s, &of), weighted);
+    if (TN_GNEEDS(c, 2)) grads[2] = scope_mul(&s, terms(&s, &of), g);
+    if (TN_GNEEDS(c, 3)) {
+        tn_tensor *rest = softplus_of_minus(&s, tni_t(a->input));
+        grads[3] = scope_mul(&s, scope_mul(&s, tni_t(a->target), rest), weighted);
+    }
+    return scope_give(&s, c, grads, 4);
 }

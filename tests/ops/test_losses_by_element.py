@@ -1,5 +1,5 @@
-"""Losses that compare element by element: lengths around blocks of kernels, layouts, weights and
-gradients, against NumPy in double."""
+"""Losses that compare element by element in one pass: lengths around blocks, layouts, weights
+and gradients, against NumPy in double."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 import tenon as tn
 import tenon.nn.functional as F
 from scipy import special
+from tenon import _program
+from tenon._program import apart
 
 LENGTHS = [1, 31, 32, 33, 511, 512, 513, 4095, 4096, 4097, 20_000]
 BOUNDS = {tn.float64: 1e-13, tn.float32: 3e-6, tn.float16: 2e-3, tn.bfloat16: 1.6e-2}
@@ -141,3 +143,31 @@ def test_prelu() -> None:
         part = np.where(x > 0, 0, x.astype(float))
         part = part.sum((0, 2)) if weight.size > 1 else part.sum(keepdims=True)[0, 0]
         assert np.allclose(s.grad.numpy(), part, 1e-5)
+
+
+@pytest.mark.parametrize("how", range(len(LOSSES)))
+@pytest.mark.parametrize("weights", (0, 2))
+def test_gradients_of_targets_and_weights(how: int, weights: int) -> None:
+    """Where programs call the kernel's operator, whatever it is given may want a gradient."""
+    x, t = (v[:24].reshape(4, 6) for v in data(31, tn.float64, list(LOSSES)[how]))
+    w, pos = tn.rand(2, 4, 6, dtype=tn.float64)
+    given = [x, t, w, pos if list(LOSSES)[how] == "logits" else None][: 2 + weights]
+    given = [v.clone().requires_grad_() for v in given if v is not None]
+
+    def call(x: tn.Tensor, t: tn.Tensor, *more: tn.Tensor) -> tn.Tensor:
+        rest = [*more, None, None][:2]
+        return tn.ops.aten._element_loss(x, t, *rest, how, 0.6, 7.0)
+
+    assert tn.autograd.gradcheck(call, given)
+    assert tn.autograd.gradgradcheck(call, given)
+
+
+def test_programs_that_were_recorded_without_gradients_have_them() -> None:
+    x, t = (v[:24].reshape(4, 6) for v in data(31, tn.float64, "mse"))
+    whole, _ = _program.record(lambda: [F.mse_loss(x, t)], {"x": x, "t": t})
+    program = apart.take_apart(whole, None)
+    assert "_element_loss" in {n["op"] for n in program.data["nodes"]}
+    x, t = x.clone().requires_grad_(), t.clone().requires_grad_()
+    program(x, t)[0].backward()
+    np.testing.assert_allclose(t.grad.numpy(), (t - x).detach().numpy() / 12)
+    assert tn.equal(x.grad, -t.grad)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import os
 import random
 from typing import Any
 
@@ -12,6 +13,7 @@ import tenon as tn
 from tenon import nn
 from tenon._torch import _dynamo as dynamo
 
+ROUNDS = int(os.environ.get("TENON_TEST_ROUNDS", "900"))
 _numbers = itertools.count()
 
 
@@ -219,5 +221,5 @@ def test_random_programs() -> None:
 
 @pytest.mark.slow
 def test_many_random_programs() -> None:
-    for seed in range(1000, 3000):
+    for seed in range(1000, 1000 + ROUNDS):
         compare(seed)

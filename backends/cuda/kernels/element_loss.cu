@@ -5,47 +5,8 @@
 #include "device.h"
 
 #include "args_element_loss.h"
+#include "element_loss.h"
 #include "rows.h"
-#include "scalar.h"
-
-/* What a comparison is told about one element: input, target, the weight of positive ones, beta. */
-typedef struct compared {
-    A x, t, pos, number;
-} compared;
-
-template <int HOW> TMPL_INLINE A compare_term(const compared &e) {
-    A d = e.x - e.t, far = f_abs(d);
-    switch (HOW) {
-    case CUDA_COMPARE_SQUARE: return d * d;
-    case CUDA_COMPARE_ABSOLUTE: return far;
-    case CUDA_COMPARE_SMOOTH:
-        return far < e.number ? d * d * ((A)0.5 / e.number) : far - (A)0.5 * e.number;
-    case CUDA_COMPARE_HUBER:
-        return far < e.number ? d * d * (A)0.5 : (far - (A)0.5 * e.number) * e.number;
-    case CUDA_COMPARE_ENTROPY:
-        return -(e.t * f_maximum(f_log(e.x), (A)-100) +
-                 ((A)1 - e.t) * f_maximum(f_log1p(-e.x), (A)-100));
-    case CUDA_COMPARE_LOGITS:
-        return ((A)1 - e.t) * e.x - ((A)1 + (e.pos - (A)1) * e.t) * f_log_sigmoid(e.x);
-    case CUDA_COMPARE_DIVERGENCE: return (e.t == 0 ? (A)0 : e.t * f_log(e.t)) - e.t * e.x;
-    default: return f_exp(e.t) * (e.t - e.x);
-    }
-}
-
-/* The derivative of the term in the direction of x. */
-template <int HOW> TMPL_INLINE A compare_slope(const compared &e) {
-    A d = e.x - e.t;
-    switch (HOW) {
-    case CUDA_COMPARE_SQUARE: return (A)2 * d;
-    case CUDA_COMPARE_ABSOLUTE: return f_sign(d);
-    case CUDA_COMPARE_SMOOTH: return f_abs(d) < e.number ? d / e.number : f_sign(d);
-    case CUDA_COMPARE_HUBER: return f_abs(d) < e.number ? d : f_sign(d) * e.number;
-    case CUDA_COMPARE_ENTROPY: return d / f_maximum(((A)1 - e.x) * e.x, (A)1e-12);
-    case CUDA_COMPARE_LOGITS: return ((A)1 - e.t) - ((A)1 + (e.pos - (A)1) * e.t) * f_sigmoid(-e.x);
-    case CUDA_COMPARE_DIVERGENCE: return -e.t;
-    default: return -f_exp(e.t);
-    }
-}
 
 enum { COMPARED = cuda_span<T>::of };
 
@@ -83,7 +44,7 @@ template <int HOW> TMPL_INLINE A compare_sum(const cuda_element_loss_args &a) {
 #pragma unroll
         for (int i = 0; i < COMPARED; i++) {
             if (i >= g.n) continue;
-            A term = compare_term<HOW>(compare_element(a, in, i));
+            A term = compare_term(HOW, compare_element(a, in, i));
             sum = sum + (a.weight_at ? term * LOAD(in.weight[i]) : term);
         }
     }
@@ -98,14 +59,14 @@ KERNEL(TN_(element_loss), cuda_element_loss_args) {
     SHARED(double, room, CUDA_BLOCK);
     A mine = 0;
     switch (a.how) {
-    case CUDA_COMPARE_SQUARE: mine = compare_sum<CUDA_COMPARE_SQUARE>(a); break;
-    case CUDA_COMPARE_ABSOLUTE: mine = compare_sum<CUDA_COMPARE_ABSOLUTE>(a); break;
-    case CUDA_COMPARE_SMOOTH: mine = compare_sum<CUDA_COMPARE_SMOOTH>(a); break;
-    case CUDA_COMPARE_HUBER: mine = compare_sum<CUDA_COMPARE_HUBER>(a); break;
-    case CUDA_COMPARE_ENTROPY: mine = compare_sum<CUDA_COMPARE_ENTROPY>(a); break;
-    case CUDA_COMPARE_LOGITS: mine = compare_sum<CUDA_COMPARE_LOGITS>(a); break;
-    case CUDA_COMPARE_DIVERGENCE: mine = compare_sum<CUDA_COMPARE_DIVERGENCE>(a); break;
-    default: mine = compare_sum<CUDA_COMPARE_LOG_DIVERGENCE>(a); break;
+    case COMPARE_SQUARE: mine = compare_sum<COMPARE_SQUARE>(a); break;
+    case COMPARE_ABSOLUTE: mine = compare_sum<COMPARE_ABSOLUTE>(a); break;
+    case COMPARE_SMOOTH: mine = compare_sum<COMPARE_SMOOTH>(a); break;
+    case COMPARE_HUBER: mine = compare_sum<COMPARE_HUBER>(a); break;
+    case COMPARE_ENTROPY: mine = compare_sum<COMPARE_ENTROPY>(a); break;
+    case COMPARE_LOGITS: mine = compare_sum<COMPARE_LOGITS>(a); break;
+    case COMPARE_DIVERGENCE: mine = compare_sum<COMPARE_DIVERGENCE>(a); break;
+    default: mine = compare_sum<COMPARE_LOG_DIVERGENCE>(a); break;
     }
     int lane = (int)threadIdx.x, lanes = (int)blockDim.x;
     double sum = rows_join(room, (double)mine, lanes, 1, lane, rows_sum<double>());
@@ -137,7 +98,7 @@ template <int HOW> TMPL_INLINE void compare_backward(const cuda_element_loss_arg
 #pragma unroll
     for (int i = 0; i < COMPARED; i++) {
         if (i >= g.n) continue;
-        A slope = compare_slope<HOW>(compare_element(a, in, i)) * grad;
+        A slope = compare_slope(HOW, compare_element(a, in, i)) * grad;
         y[i] = STORE(a.weight_at ? slope * LOAD(in.weight[i]) : slope);
     }
     cuda_store(a.plan, g, y);
@@ -145,13 +106,13 @@ template <int HOW> TMPL_INLINE void compare_backward(const cuda_element_loss_arg
 
 KERNEL(TN_(element_loss_backward), cuda_element_loss_args) {
     switch (a.how) {
-    case CUDA_COMPARE_SQUARE: compare_backward<CUDA_COMPARE_SQUARE>(a); break;
-    case CUDA_COMPARE_ABSOLUTE: compare_backward<CUDA_COMPARE_ABSOLUTE>(a); break;
-    case CUDA_COMPARE_SMOOTH: compare_backward<CUDA_COMPARE_SMOOTH>(a); break;
-    case CUDA_COMPARE_HUBER: compare_backward<CUDA_COMPARE_HUBER>(a); break;
-    case CUDA_COMPARE_ENTROPY: compare_backward<CUDA_COMPARE_ENTROPY>(a); break;
-    case CUDA_COMPARE_LOGITS: compare_backward<CUDA_COMPARE_LOGITS>(a); break;
-    case CUDA_COMPARE_DIVERGENCE: compare_backward<CUDA_COMPARE_DIVERGENCE>(a); break;
-    default: compare_backward<CUDA_COMPARE_LOG_DIVERGENCE>(a); break;
+    case COMPARE_SQUARE: compare_backward<COMPARE_SQUARE>(a); break;
+    case COMPARE_ABSOLUTE: compare_backward<COMPARE_ABSOLUTE>(a); break;
+    case COMPARE_SMOOTH: compare_backward<COMPARE_SMOOTH>(a); break;
+    case COMPARE_HUBER: compare_backward<COMPARE_HUBER>(a); break;
+    case COMPARE_ENTROPY: compare_backward<COMPARE_ENTROPY>(a); break;
+    case COMPARE_LOGITS: compare_backward<COMPARE_LOGITS>(a); break;
+    case COMPARE_DIVERGENCE: compare_backward<COMPARE_DIVERGENCE>(a); break;
+    default: compare_backward<COMPARE_LOG_DIVERGENCE>(a); break;
     }
 }

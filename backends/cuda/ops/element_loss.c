@@ -11,16 +11,6 @@ static cuda_float_kernels losses = CUDA_FLOAT_KERNELS(element_loss, element_loss
                           finishes = CUDA_FLOAT_KERNELS(element_loss, element_loss_finish),
                           backwards = CUDA_FLOAT_KERNELS(element_loss, element_loss_backward);
 
-_Static_assert((int)CUDA_COMPARE_SQUARE == TN_ELEMENT_LOSS_SQUARE &&
-                   (int)CUDA_COMPARE_ABSOLUTE == TN_ELEMENT_LOSS_ABSOLUTE &&
-                   (int)CUDA_COMPARE_SMOOTH == TN_ELEMENT_LOSS_SMOOTH &&
-                   (int)CUDA_COMPARE_HUBER == TN_ELEMENT_LOSS_HUBER &&
-                   (int)CUDA_COMPARE_ENTROPY == TN_ELEMENT_LOSS_ENTROPY &&
-                   (int)CUDA_COMPARE_LOGITS == TN_ELEMENT_LOSS_LOGITS &&
-                   (int)CUDA_COMPARE_DIVERGENCE == TN_ELEMENT_LOSS_DIVERGENCE &&
-                   (int)CUDA_COMPARE_LOG_DIVERGENCE == TN_ELEMENT_LOSS_LOG_DIVERGENCE,
-               "kernels and core mean the same losses");
-
 /* The plan over result, input, target and the weights there are. */
 static tn_status plan(const tn_view *result, const tn_view *x, const tn_view *target,
                       const tn_view *weight, const tn_view *pos_weight,

@@ -4,23 +4,11 @@
 
 #include "args.h"
 
-/* The numbers of TN_ELEMENT_LOSS_*, which kernels do not see. */
-enum {
-    CUDA_COMPARE_SQUARE,
-    CUDA_COMPARE_ABSOLUTE,
-    CUDA_COMPARE_SMOOTH,
-    CUDA_COMPARE_HUBER,
-    CUDA_COMPARE_ENTROPY,
-    CUDA_COMPARE_LOGITS,
-    CUDA_COMPARE_DIVERGENCE,
-    CUDA_COMPARE_LOG_DIVERGENCE
-};
-
 /* Operands of the plan: the gradient, or the input once more; input and target; weights as far as there
  * are any. Going forward a block adds up `span` groups of elements, and `parts` blocks share them. */
 typedef struct cuda_element_loss_args {
     cuda_plan plan;
-    int32_t how;                      /* CUDA_COMPARE_* */
+    int32_t how;                      /* COMPARE_* */
     int32_t weight_at, pos_weight_at; /* their operands, or 0 */
     int32_t parts;
     double number, divisor;
