@@ -35,8 +35,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import evil
 import numpy as np
 import tenon as tn
+from evil import FLOATS, Closed, Empties, EvilError, Lies, Raises, circle, nested
 
 ROOMS = ("nn", "nn.functional", "nn.init", "nn.utils", "nn.utils.rnn", "nn.utils.parametrize",
          "nn.utils.parametrizations", "nn.utils.prune", "nn.parameter", "optim",
@@ -54,8 +56,6 @@ LEFT_OUT = re.compile(
 )
 INTS = (0, 1, 2, 3, 5, -1, -2, -3, 7, 64, 255, 2**16, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40,
         2**62, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 10**30)  # fmt: skip
-FLOATS = (0.0, -0.0, 0.5, 1.0, -1.5, 3.7, 1e-45, 1e300, -1e300, float("inf"), float("-inf"),
-          float("nan"))  # fmt: skip
 TEXTS = ("", "mean", "sum", "none", "relu", "gelu", "tanh", "reflect", "zeros", "circular", "same",
          "valid", "ortho", "weight", "bias", "0", "cpu", "cpu:9", "meta", "float32", "min", "rel",
          "a.b", "ij,jk->ik", "{}", "i" * 300, "\udcff", "\0", "%s%n")  # fmt: skip
@@ -63,63 +63,6 @@ DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "flo
           "complex64", "complex128")  # fmt: skip
 SHAPES = ((), (0,), (1,), (3,), (4,), (2, 3), (3, 3), (4, 4), (0, 3), (2, 0, 4), (2, 3, 4),
           (2, 4, 4), (1, 4, 5, 5), (2, 4, 1, 3), (1, 4, 3, 4, 4), (1,) * 9, (7, 65))  # fmt: skip
-
-
-class EvilError(Exception):
-    """What arguments raise when they are read."""
-
-
-# ---- Arguments that do something when they are read ----------------------------------------------
-
-
-class Raises:
-    def _raise(self, *_: Any) -> Any:
-        raise EvilError("read")
-
-    __index__ = __float__ = __int__ = __iter__ = __len__ = __bool__ = __eq__ = __hash__ = _raise
-    __complex__ = __getitem__ = __call__ = __array__ = __fspath__ = __str__ = _raise
-
-
-class Lies:
-    """Says that it has a great many members, and is a number of its own each time."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-
-    def __len__(self) -> int:
-        return self.rng.choice((0, 1, 3, 2**31, sys.maxsize))
-
-    def __getitem__(self, i: Any) -> int:
-        if self.rng.randrange(4) == 0:
-            raise IndexError("no more")
-        return self.rng.choice((0, 1, 2, -1, 2**40))
-
-    def __index__(self) -> int:
-        return self.rng.choice((0, 1, 2, -1, 2**62, 10**30))
-
-    def __float__(self) -> float:
-        return self.rng.choice(FLOATS)
-
-
-class Empties(list[Any]):
-    """A list whose first member empties it, frees a tensor or makes it another one when read."""
-
-    def __init__(self, rng: random.Random, tensor: Any) -> None:
-        class Member:
-            def __index__(member) -> int:
-                self.clear()
-                change = rng.randrange(4)
-                if change == 0:
-                    tensor.resize_(0)
-                elif change == 1:
-                    tensor.set_()
-                elif change == 2:
-                    tensor.data = tn.ones(2, 2, dtype=tn.float64)
-                return rng.choice((0, 1, 2))
-
-            __float__ = __index__
-
-        super().__init__([Member(), Member(), 1])
 
 
 class Sub(tn.Tensor):
@@ -140,6 +83,7 @@ class Pool:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.made: list[Any] = []  # tensors of this case, to be used twice
+        self.is_deep = False  # an argument is, so that "too deep" is an answer
 
     def dense(self, shape: tuple[int, ...], dtype: str) -> Any:
         r = self.rng
@@ -214,6 +158,14 @@ class Pool:
             return tn.masked.masked_tensor(t.detach(), tn.ones_like(t, dtype=tn.bool))
         return t
 
+    def endless(self) -> Any:
+        """A container in itself, or so deep that it might as well be."""
+        self.is_deep = True
+        value = self.rng.choice((
+            lambda: circle(list), lambda: circle(dict), lambda: nested(300), lambda: nested(3000),
+        ))()  # fmt: skip
+        return self.rng.choice((value, [1, value], (tn.ones(2), value)))
+
     def integer(self) -> int:
         r = self.rng
         return r.choice(INTS) if r.randrange(2) == 0 else r.randrange(-3, 5)
@@ -273,6 +225,7 @@ class Pool:
             lambda: [r.choice(FLOATS), r.choice(FLOATS)], lambda: {self.integer(): None},
             self.distribution, self.optimizer, lambda: np.array([1, 2], ">i4"),
             lambda: np.array(["a"]), lambda: 2**70, lambda: [None] * 70, lambda: type,
+            Closed, self.endless, self.endless,
         )  # fmt: skip
         return r.choice(makers)()
 
@@ -578,7 +531,7 @@ def use_distribution(pool: Pool, d: Any) -> None:
 MAPPINGS = re.compile(r"(?:Dict|dict|pop|getitem|get_\w+|del\w*|State|Interpreter|Graph)")
 
 
-def complaint(e: BaseException) -> str | None:
+def complaint(e: BaseException, is_deep: bool) -> str | None:
     """Why the exception is none that a user should see."""
     if isinstance(e, (EvilError, StopIteration, NotImplementedError)) or theirs(e):
         return None
@@ -590,14 +543,14 @@ def complaint(e: BaseException) -> str | None:
     if isinstance(e, KeyError) and (not e.args or len(said.split()) < 3):
         return "names a key alone"
     if isinstance(e, RecursionError):
-        return "too deep"
+        return None if is_deep else "too deep"
     return None if said.strip() else "says nothing"
 
 
 def theirs(e: BaseException) -> bool:
-    """It comes from this file's own functions, which were handed over."""
+    """It comes from functions of these files, which were handed over."""
     last = traceback.extract_tb(e.__traceback__)[-1]
-    return last.filename == __file__ and last.name != "run_case"
+    return last.filename in (__file__, evil.__file__) and last.name != "run_case"
 
 
 class SlowError(BaseException):
@@ -672,7 +625,7 @@ def child(seed: int, first: int, last: int, what: list[Target], board: mmap.mmap
             continue
         wrong = None
         with contextlib.suppress(Exception):  # its text holds arguments, which may say anything
-            wrong = complaint(e) if e is not None else None
+            wrong = complaint(e, pool.is_deep) if e is not None else None
         if isinstance(e, (KeyboardInterrupt, SystemExit)):
             wrong = "ends the program"
         if wrong:
