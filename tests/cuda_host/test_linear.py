@@ -331,7 +331,8 @@ assert tn.allclose(net(x), net[2](net[0](x).tanh()), atol=0.03)
 net = nn.utils.parametrizations.weight_norm(make()[0])
 assert tn.allclose(nn.Sequential(net, gelu())(x), gelu()(net(x)), atol=0.03)
 params = {name: p.detach() for name, p in make().named_parameters()}
-call = lambda p, x: tn.func.functional_call(make(), p, (x,))
+net = make()
+call = lambda p, x: tn.func.functional_call(net, p, (x,))
 assert tn.allclose(tn.func.vmap(call, (None, 0))(params, x), want, atol=0.03)
 """
     )

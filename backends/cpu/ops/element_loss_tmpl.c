@@ -67,6 +67,7 @@ static void compare(const job *j, int64_t at, int64_t n, bool slope, A *restrict
         for (int64_t i = 0; i < n; i++) room[POS_WEIGHT][i] = 1;
         pos = room[POS_WEIGHT];
     }
+    if (!pos) pos = x; /* others do not look at it */
     if (slope) {
         switch (j->how) {
             CASE_LOOP(COMPARE_SQUARE, compare_slope)
