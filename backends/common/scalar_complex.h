@@ -56,8 +56,9 @@ TMPL_INLINE A f_true_divide(A x, A y) {
     return COMPLEX_((float)((a * c + b * d) * q), (float)((b * c - a * d) * q));
 }
 TMPL_INLINE bool complex_divide_far(A x, A y) {
-    RA a = RE_(x), b = IM_(x), c = RE_(y), d = IM_(y);
-    return ((a - a) + (b - b) + (c - c) + (d - d) != 0) | ((c == 0) & (d == 0));
+    double under = fabs((double)RE_(y)) + fabs((double)IM_(y));
+    double all = fabs((double)RE_(x)) + fabs((double)IM_(x)) + under;
+    return (under == 0) | !(all < INFINITY);
 }
 TMPL_INLINE A f_reciprocal(A x) { return f_true_divide(COMPLEX_(1, 0), x); }
 #else
