@@ -70,7 +70,6 @@ tn_status tni_composite_cross(const void *args, tn_tensor **rets) {
     return scope_finish(&s, scope_sub(&s, one, two), rets);
 }
 
-/* Every size of input is followed by 1, every size of other preceded by it. */
 /* A view of x whose rows are the products' rows: its last dimension, which stands at `at`, is spread beside
  * `count` others. */
 static tn_tensor *spread_row(tni_scope *s, tn_tensor *x, const int64_t *shape, int32_t n,
@@ -84,7 +83,7 @@ static tn_tensor *spread_row(tni_scope *s, tn_tensor *x, const int64_t *shape, i
     return scope_reshape(s, x, tn_ints_of(sizes, n - 1));
 }
 
-/* A product of all pairs. Where both have several rows, these are written out in the width of the
+/* A product of all pairs: every size of input is followed by 1, every size of other preceded by it. Where both have several rows, these are written out in the width of the
  * result's first, since loops over the last dimension of other alone are short. */
 tn_status tni_composite_kron(const void *args, tn_tensor **rets) {
     const tn_kron_args *a = args;

@@ -147,18 +147,10 @@ static tn_status compare_sizes(comparison *c, int32_t id) {
 
 /* Whether sizes are in the other what they are said to follow from. */
 static tn_status sizes_hold(const comparison *c, int32_t id) {
-    const tni_pvalue *v = &c->p->value[id], *w = &c->other->value[id];
-    int64_t want = 0;
-    bool matters = false;
-    for (int32_t i = 0; i < v->nrules; i++) {
-        const tni_pderived *d = &v->rule[i];
-        bool follows = tni_p_derive(d, c->sizes[d->symbol], &want);
-        matters = tni_p_rule_matters(c->p, v, i) || (matters && d->step != TNI_P_IS);
-        if (i + 1 < v->nrules && d[1].index == d->index && follows) continue;
-        if (matters && !(follows && want == size_seen(c->other, w, d->index)))
-            return refuse(c, v->place, "gives a size that follows from it by no rule");
-    }
-    return TN_OK;
+    const tni_pvalue *v = &c->p->value[id];
+    return tni_p_broken_rule(c->p, v, c->sizes, c->other->value[id].shape)
+               ? refuse(c, v->place, "gives a size that follows from it by no rule")
+               : TN_OK;
 }
 
 static tn_status compare_scalar(comparison *c, int32_t k, int32_t field, int32_t index,

@@ -119,25 +119,30 @@ static tn_status fill_inputs(const tni_pnode *n, tn_tensor *const *tensors, fram
  * tensor a number was read of. So results whose sizes were read while the program was recorded keep
  * what these followed from, and a run in which they do not, before numbers that may come from there, is
  * an error. Pointwise results leave that to their operands (recorder, end()). */
-static tn_status check_rules(const tn_program *p, const tni_pnode *n, const tni_pvalue *v,
-                             const int64_t *sizes, const tn_tensor *t) {
+const tni_pderived *tni_p_broken_rule(const tn_program *p, const tni_pvalue *v,
+                                      const int64_t *sizes, const int64_t *shape) {
     int64_t want = 0;
     bool matters = false, follows = true;
-    for (int32_t i = 0; i < v->nrules && sizes; i++) {
+    for (int32_t i = 0; i < v->nrules; i++) {
         const tni_pderived *d = &v->rule[i];
         bool begins = d->step == TNI_P_IS, ends = i + 1 == v->nrules || d[1].index != d->index;
         matters = tni_p_rule_matters(p, v, i) || (matters && !begins);
         follows = tni_p_derive(d, sizes[d->symbol], &want) && (follows || begins);
-        if (!ends || !matters || (follows && t->v.shape[d->index] == want)) continue;
-        return tn_fail(
-            TN_E_SHAPE, -1,
-            "%s gives the shape %s, whose dimension %d does not follow from %s = %lld as "
-            "it did when the program was recorded, and numbers in it may have been read "
-            "there: record it with such inputs",
-            n->op->info.name, tni_shape_text_of(&t->v), (int)d->index, p->symbol[d->symbol].name,
-            (long long)sizes[d->symbol]);
+        if (ends && matters && !(follows && shape[d->index] == want)) return d;
     }
-    return TN_OK;
+    return NULL;
+}
+
+static tn_status check_rules(const tn_program *p, const tni_pnode *n, const tni_pvalue *v,
+                             const int64_t *sizes, const tn_tensor *t) {
+    const tni_pderived *d = sizes ? tni_p_broken_rule(p, v, sizes, t->v.shape) : NULL;
+    if (!d) return TN_OK;
+    return tn_fail(TN_E_SHAPE, -1,
+                   "%s gives the shape %s, whose dimension %d does not follow from %s = %lld as it "
+                   "did when the program was recorded, and numbers in it may have been read there: "
+                   "record it with such inputs",
+                   n->op->info.name, tni_shape_text_of(&t->v), (int)d->index,
+                   p->symbol[d->symbol].name, (long long)sizes[d->symbol]);
 }
 
 /* What the results must be like; a size that follows from values shows here. */

@@ -153,6 +153,9 @@ typedef struct tni_pargs {
 bool tni_p_derive(const tni_pderived *d, int64_t size, int64_t *value);
 tn_status tni_p_args(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
                      tni_pargs *ret_args);
+/* The rule of v that matters and that a result of this shape breaks, or NULL. */
+const tni_pderived *tni_p_broken_rule(const tn_program *p, const tni_pvalue *v,
+                                      const int64_t *sizes, const int64_t *shape);
 /* One node, on tensors by value; its results are new references there. */
 tn_status tni_p_run_node(const tn_program *p, const tni_pnode *n, const int64_t *sizes,
                          tn_tensor **tensors);

@@ -723,8 +723,9 @@ void tn_program_note_sizes(const tn_tensor *t) {
         return;
     tn_program *p = r->p;
     int32_t id = *find(r, t);
-    for (int32_t i = 0; i < p->nvalues; i++) /* of a tensor that no operator made: whose memory */
-        if (i == id || (id < 0 && tni_p_shares(p->value[i].t, t))) p->value[i].sized = true;
+    if (id >= 0) p->value[id].sized = true;
+    for (int32_t i = 0; i < p->nvalues && id < 0; i++) /* no operator made it: whose memory it is */
+        if (tni_p_shares(p->value[i].t, t)) p->value[i].sized = true;
 }
 
 /* A composite whose parts are recorded has written otherwise than by one of them. */
