@@ -32,12 +32,14 @@ _AS_PYTHON = ("aot_eager", "eager")  # what they are given runs as it is
 _MODES = ("default", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead")
 _state = threading.local()
 _registered: dict[str, Callable[..., Any]] = {}
+_tags: dict[str, tuple[str, ...]] = dict.fromkeys(_AS_PYTHON, ("debug",))
 _compiled: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def list_backends(exclude_tags: Any = ()) -> list[str]:
-    """Names that `compile(backend=...)` knows."""
-    return sorted((*_BACKENDS, *_registered))
+def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
+    """Names that `compile(backend=...)` knows, without those that have one of the tags."""
+    unwanted = set(exclude_tags or ())
+    return sorted(b for b in (*_BACKENDS, *_registered) if not unwanted & set(_tags.get(b, ())))
 
 
 def register_backend(
@@ -50,6 +52,7 @@ def register_backend(
     if known in list_backends(()):
         raise RuntimeError(f"register_backend: there is a backend '{known}' already")
     _registered[known] = compiler_fn
+    _tags[known] = tuple(tags)
     return compiler_fn
 
 

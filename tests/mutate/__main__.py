@@ -145,6 +145,8 @@ def tests_of(files: list[Path]) -> list[str]:
             if name.startswith(room):
                 found |= dict.fromkeys(tests)
                 break
+        if path.suffix == ".py":
+            found |= dict.fromkeys(python("defaults"))
     return list(found)
 
 

@@ -318,7 +318,7 @@ def code_mutants(path: Path) -> Iterator[Mutant]:
     name = path.relative_to(ROOT).as_posix()
     if path.suffix == ".py":
         for e in pycode.edits(text):
-            unit = f"{e.name} in {name}"
+            unit = f"{'default of ' * e.of_default}{e.name} in {name}"
             span = (e.start, e.end, e.new)
             yield Mutant("code", unit, e.note, [], str(path), e.name, span=span)
         return

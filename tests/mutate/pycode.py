@@ -23,13 +23,14 @@ _MESSAGES = ("warn", "debug", "info", "format")
 
 @dataclass
 class Edit:
-    """In the function `name`, text[start:end] becomes `new`."""
+    """In the function `name`, or in a default of it, text[start:end] becomes `new`."""
 
     name: str
     start: int
     end: int
     new: str
     note: str
+    of_default: bool = False
 
 
 def edits(text: str) -> Iterator[Edit]:
@@ -48,16 +49,31 @@ def edits(text: str) -> Iterator[Edit]:
                     yield from of_function(child, name)
 
     def of_function(fn: ast.FunctionDef, name: str) -> Iterator[Edit]:
+        for arg, default in defaults(fn):
+            yield from of_node(fn, default, name, arg)
         for statement in fn.body:
             for node in [statement, *inner(statement)]:
-                for new in changes(node):
-                    start = lines[node.lineno - 1] + node.col_offset
-                    end = lines[node.end_lineno - 1] + node.end_col_offset
-                    old = text.encode()[start:end].decode()
-                    note = f"{short(old)} -> {short(new)} (line {node.lineno - fn.lineno})"
-                    yield Edit(name, start, end, new + "\n" * old.count("\n"), note)
+                yield from of_node(fn, node, name)
+
+    def of_node(fn: ast.FunctionDef, node: ast.AST, name: str, arg: str = "") -> Iterator[Edit]:
+        for new in changes(node):
+            start = lines[node.lineno - 1] + node.col_offset
+            end = lines[node.end_lineno - 1] + node.end_col_offset
+            old = text.encode()[start:end].decode()
+            at = arg or f"line {node.lineno - fn.lineno}"
+            note = f"{short(old)} -> {short(new)} ({at})"
+            yield Edit(name, start, end, new + "\n" * old.count("\n"), note, bool(arg))
 
     return walk(ast.parse(text), "")
+
+
+def defaults(fn: ast.FunctionDef) -> list[tuple[str, ast.expr]]:
+    """The names of the arguments that may be left out, and what they are then."""
+    plain = [*fn.args.posonlyargs, *fn.args.args]
+    last = plain[len(plain) - len(fn.args.defaults) :]
+    named = zip(fn.args.kwonlyargs, fn.args.kw_defaults, strict=True)
+    pairs = [*zip(last, fn.args.defaults, strict=True), *((a, d) for a, d in named if d)]
+    return [(a.arg, d) for a, d in pairs]
 
 
 def inner(node: ast.AST) -> Iterator[ast.AST]:
@@ -98,7 +114,7 @@ def changes(node: ast.AST) -> Iterator[str]:
         case ast.Constant(value=int(i)):
             yield f"({i} + 1)"
         case ast.Constant(value=float(f)):
-            yield f"({f!r} * 1.01)"
+            yield f"({f!r} * 1.01)" if f else "0.01"
         case _:
             return
 
@@ -133,6 +149,7 @@ def switch_on(path: Path, start: int, end: int, new: str) -> bool:
 
     flags = 0x1000000  # from __future__ import annotations, as the modules have it
     note(compile(changed, str(path), "exec", flags=flags, dont_inherit=True))
+    owner, line, arg, default = default_at(changed, start)
     found = False
     for fn in [o for o in gc.get_objects() if isinstance(o, FunctionType)]:
         code = fn.__code__
@@ -143,7 +160,41 @@ def switch_on(path: Path, start: int, end: int, new: str) -> bool:
             if other.co_code != code.co_code or other.co_consts != code.co_consts:
                 fn.__code__ = other
                 found = True
+            elif fn.__name__ == owner and code.co_firstlineno == line:
+                found = give_default(fn, arg, default) or found
     return found
+
+
+def default_at(changed: bytes, start: int) -> tuple[str, int, str, str]:
+    """The function of whose argument's default that place is a part: its name, its first line,
+    the argument and the default's text; or empty names."""
+    before = changed[:start]
+    line, column = before.count(b"\n") + 1, start - (before.rfind(b"\n") + 1)
+    for fn in ast.walk(ast.parse(changed)):
+        for arg, node in defaults(fn) if isinstance(fn, ast.FunctionDef) else ():
+            begins = (node.lineno, node.col_offset)
+            # A bracket of the changed text is no part of the expression in it.
+            if begins <= (line, column + 1) and (line, column) < (
+                node.end_lineno, node.end_col_offset):  # fmt: skip
+                first = min([fn.lineno, *(d.lineno for d in fn.decorator_list)])
+                return fn.name, first, arg, ast.unparse(node)
+    return "", 0, "", ""
+
+
+def give_default(fn: FunctionType, arg: str, text: str) -> bool:
+    """Makes it what the text says; False where that is no value."""
+    try:
+        value = eval(text, fn.__globals__)
+    except (NameError, TypeError):
+        return False
+    if arg in (fn.__kwdefaults__ or {}):
+        fn.__kwdefaults__ = {**fn.__kwdefaults__, arg: value}
+        return True
+    code, old = fn.__code__, list(fn.__defaults__ or ())
+    at = code.co_varnames[: code.co_argcount].index(arg) - code.co_argcount
+    old[at] = value
+    fn.__defaults__ = tuple(old)
+    return True
 
 
 def _same_file(code: CodeType, path: Path) -> bool:

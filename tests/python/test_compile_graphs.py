@@ -399,8 +399,12 @@ def test_backends_by_name() -> None:
         assert counter.frame_count == 1 and counter.op_count == 1
         with pytest.raises(RuntimeError, match="already"):
             dynamo.register_backend(counter, name="counting")
+        dynamo.register_backend(name="tried", tags=["experimental"])(counter)
+        assert "tried" not in tn.compiler.list_backends()
+        assert "tried" in tn.compiler.list_backends(["debug"])
     finally:
         tn.compiler._registered.pop("counting")
+        tn.compiler._registered.pop("tried", None)
 
 
 def test_errors_show_the_users_line() -> None:
