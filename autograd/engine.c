@@ -614,6 +614,19 @@ int tn_pass_reaches(tn_tensor *t) {
     return s && (!current->restricted || s->runs || s->target);
 }
 
+tn_status tn_node_stand_in(tn_node *n, int64_t i, tn_tensor **ret_tensor) {
+    if (!n || !ret_tensor) return tn_fail(TN_E_TYPE, 0, "stand_in(): an argument is NULL");
+    if (i < 0 || i >= n->nouts)
+        return tn_fail(TN_E_VALUE, 1, "a node of %u outputs has none with number %lld", n->nouts,
+                       (long long)i);
+    const tni_out *o = tni_node_out(n, (uint32_t)i);
+    if (!o->differentiable)
+        return tn_fail(TN_E_STATE, 1, "output %lld has no gradient", (long long)i);
+    TN_TRY(tni_constant(0.0, o->word, o->ndim, o->shape, ret_tensor));
+    tni_set_grad_fn(*ret_tensor, n, (uint32_t)i);
+    return TN_OK;
+}
+
 tn_status tn_backward(tn_tensor *const *roots, tn_tensor *const *grads, int64_t nroots,
                       tn_tensor *const *inputs, int64_t ninputs, int retain_graph,
                       int create_graph) {

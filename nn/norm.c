@@ -360,7 +360,10 @@ static tn_status scaled_nothing(const tn_batch_norm_args *a, tn_tensor **rets) {
     return scope_finish(&s, y, rets);
 }
 
-static bool has_gaps(const tn_view *v) { return v && v->ndim == 1 && !(v->word & TN_W_CONTIGUOUS); }
+/* A tensor without memory of its own has none, and no way to lose them. */
+static bool has_gaps(const tn_view *v) {
+    return v && v->ndim == 1 && !(v->word & (TN_W_CONTIGUOUS | TN_W_LAYOUT));
+}
 
 static tn_tensor *packed(tni_scope *s, const tn_view *v) {
     tn_tensor *r = NULL;

@@ -162,6 +162,38 @@ def test_edges_of_the_graph() -> None:
         graph.get_gradient_edge(tenon.ones(1))
 
 
+def test_passes_begin_and_end_at_edges() -> None:
+    x = tenon.tensor([0.5, 2.0], requires_grad=True)
+    y = x * 3
+    z = y.exp()
+    middle, start = graph.get_gradient_edge(y), graph.get_gradient_edge(x)
+    total = graph.get_gradient_edge(z.sum())
+    want = z.detach().clone()
+    del y, z
+    assert tenon.autograd.grad(total, middle, retain_graph=True)[0].allclose(want)
+    both = tenon.autograd.grad([total], [start, x], retain_graph=True)
+    assert both[0].allclose(3 * want) and both[1].equal(both[0])
+    seed = (tenon.tensor(2.0),)
+    (twice,) = tenon.autograd.grad((total,), (start,), seed, retain_graph=True)
+    assert twice.allclose(6 * want)
+    tenon.autograd.backward(total)
+    assert x.grad.allclose(3 * want)
+    parts = (x * 2).split(1)
+    (second,) = tenon.autograd.grad(graph.GradientEdge(parts[0].grad_fn, 1), x)
+    assert second.tolist() == [0.0, 2.0]
+    with pytest.raises(ValueError, match="2 outputs has none with number 2"):
+        tenon.autograd.grad(graph.GradientEdge(parts[0].grad_fn, 2), x)
+
+
+def test_an_edge_stays_where_it_was() -> None:
+    x = tenon.ones(2, requires_grad=True)
+    y = x * 3
+    edge = graph.get_gradient_edge(y)
+    y.mul_(5)
+    assert tenon.autograd.grad(y.sum(), edge, retain_graph=True)[0].tolist() == [5.0, 5.0]
+    assert tenon.autograd.grad(y.sum(), y)[0].tolist() == [1.0, 1.0]
+
+
 @pytest.mark.parametrize("several", [True, False])
 def test_versions_of_one_and_of_several(several: bool) -> None:
     x = tenon.ones(2, requires_grad=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import tenon as tn
+from tenon import nn
 from tenon.nn import functional as F
 from tenon.utils._python_dispatch import TorchDispatchMode, transform_subclass
 from tenon.utils._pytree import tree_map
@@ -128,6 +129,17 @@ def test_convolution_and_loss() -> None:
     for ours, theirs in ((x, a), (w, b)):
         assert ours.grad is not None and theirs.grad is not None
         tn.testing.assert_close(ours.grad.elem, theirs.grad)
+
+
+def test_statistics_of_a_norm() -> None:
+    norm = nn.BatchNorm1d(3)
+    want = nn.BatchNorm1d(3)
+    want(A)
+    norm.running_mean, norm.running_var = Logged(tn.zeros(3)), Logged(tn.ones(3))
+    y = norm(Logged(A))
+    assert y.elem.allclose(nn.functional.batch_norm(A, None, None, training=True), atol=1e-5)
+    assert norm.running_mean.elem.equal(want.running_mean)
+    assert norm.running_var.elem.equal(want.running_var)
 
 
 def test_second_derivatives() -> None:
@@ -257,6 +269,36 @@ def test_errors_and_what_is_no_tensor() -> None:
         Wrong(A).sin()
     with pytest.raises(TypeError, match="__torch_dispatch__"):
         Tensor._make_wrapper_subclass(Tensor, (2,))
+
+
+class Slotted(Logged):
+    """Names what it holds."""
+
+    __slots__ = ("more", "__own")
+
+    def count(self) -> int:
+        self.__own = getattr(self, "_Slotted__own", 0) + 1
+        return self.__own
+
+
+def test_classes_of_tensors_may_name_slots() -> None:
+    x = Slotted(A)
+    with pytest.raises(AttributeError):
+        x.more  # noqa: B018
+    x.more = 3
+    assert (x.more, x.count(), x.count()) == (3, 1, 2)
+    assert Slotted.__slots__ == ("more", "__own") and type(Slotted) is type(Tensor)
+
+    class Memory(Tensor):
+        __slots__ = ["note"]
+
+    y = tn.ones(2).as_subclass(Memory)
+    y.note = "kept"
+    assert (y + 1).tolist() == [2.0, 2.0] and y.note == "kept" and y.clone().sum() == 2
+    here = weakref.ref(Memory)
+    del y, Memory
+    gc.collect()
+    assert here() is None
 
 
 def test_what_it_holds_is_let_go() -> None:

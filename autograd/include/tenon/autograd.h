@@ -144,6 +144,9 @@ typedef struct tn_node_output {
 } tn_node_output;
 TN_API int64_t tn_node_output_count(const tn_node *n);
 TN_API tn_node_output tn_node_output_at(const tn_node *n, int64_t i);
+/* A tensor of output i's dtype, device and sizes, of one zero seen everywhere, with that place of the
+ * graph as its history: what a backward pass takes where the output itself is gone. */
+TN_API tn_status tn_node_stand_in(tn_node *n, int64_t i, tn_tensor **ret_tensor);
 
 /* The tensor that an operator's call saved as its argument or result `name`, a new reference; NULL when
  * that is not saved. TN_E_STATE when it was freed or overwritten. */

@@ -339,6 +339,7 @@ static PyObject *known_as(PyObject *unused, PyObject *args) {
 static PyMethodDef functions[] = {
     {"_known_as", known_as, METH_VARARGS, "The tensor, whose grad_fn goes by that name."},
     {"_hangs_on_others", history_others, METH_VARARGS, "Whether other leaves are in the history."},
+    {"_edge_tensor", tnp_edge_tensor, METH_VARARGS, "A stand-in for an output of a node."},
     {"_current_pass", current_pass, METH_NOARGS, "(number or 0, for given tensors only)"},
     {"_pass_reaches", pass_reaches, METH_O, "Whether the running pass computes t's gradient."},
     {"_note_write", note_write, METH_O, "Counts a write that somebody else has made."},

@@ -259,6 +259,17 @@ static PyObject *register_prehook(PyObject *self, PyObject *fn) {
     return tnp_raise(st);
 }
 
+PyObject *tnp_edge_tensor(PyObject *unused, PyObject *args) {
+    PyObject *object;
+    long long nr;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O!L:_edge_tensor", tnp_node_type, &object, &nr)) return NULL;
+    tn_node *node = node_of(object);
+    tn_tensor *t;
+    if (!node) return NULL;
+    return tnp_check(tn_node_stand_in(node, nr, &t)) < 0 ? NULL : tnp_wrap(t);
+}
+
 /* node._saved_other: the tensor saved under the name of an argument. */
 static PyObject *node_getattro(PyObject *self, PyObject *name) {
     PyObject *found = PyObject_GenericGetAttr(self, name);

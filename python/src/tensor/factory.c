@@ -344,6 +344,15 @@ static bool dtype_arg(PyObject *o, int32_t *ret_dtype) {
     return false;
 }
 
+/* A new tensor as the modes that are entered want it; takes over the reference. */
+static PyObject *lifted(PyObject *made) {
+    if (!made || tnp.plain) return made;
+    PyObject *f = tnp_helper("_tape.call_modes", "lifted");
+    PyObject *r = f ? PyObject_CallFunctionObjArgs(f, made, NULL) : NULL;
+    Py_DECREF(made);
+    return r;
+}
+
 static PyObject *py_tensor(PyObject *unused, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"data", "dtype", "device", "requires_grad", "pin_memory", NULL};
     PyObject *data, *dtype = NULL, *device = NULL;
@@ -364,7 +373,7 @@ static PyObject *py_tensor(PyObject *unused, PyObject *args, PyObject *kwargs) {
         return NULL;
     tn_tensor *t = tnp_tensor_from(data, slot, 1);
     if (t && pin && !tnp_pin(&t, -1)) return NULL;
-    return finish(t, device, requires_grad != 0);
+    return lifted(finish(t, device, requires_grad != 0));
 }
 
 static PyObject *py_as_tensor(PyObject *unused, PyObject *args, PyObject *kwargs) {

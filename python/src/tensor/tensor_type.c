@@ -290,6 +290,44 @@ static bool check_interpreter(void) {
     return ok;
 }
 
+/* ---- The class of Tensor's classes -------------------------------------------------------------*/
+
+/* A tensor's block ends with the core's part, so that a subclass has no room for slots: what they name
+ * lies in its __dict__, which every tensor has. */
+static PyObject *class_new(PyTypeObject *meta, PyObject *args, PyObject *kwargs) {
+    const union {
+        void *slot;
+        newfunc call;
+    } plain = {PyType_GetSlot(&PyType_Type, Py_tp_new)};
+    PyObject *name, *bases, *body;
+    if (!PyArg_ParseTuple(args, "UO!O!:_TensorMeta", &name, &PyTuple_Type, &bases, &PyDict_Type,
+                          &body))
+        return NULL;
+    PyObject *named = PyDict_GetItemString(body, "__slots__");
+    if (!named) return plain.call(meta, args, kwargs);
+    Py_INCREF(named);
+    PyObject *rest = PyDict_Copy(body);
+    bool ok = rest && PyDict_DelItemString(rest, "__slots__") == 0;
+    PyObject *all = ok ? Py_BuildValue("(OOO)", name, bases, rest) : NULL;
+    PyObject *made = all ? plain.call(meta, all, kwargs) : NULL;
+    if (made && PyObject_SetAttrString(made, "__slots__", named) < 0) Py_CLEAR(made);
+    Py_XDECREF(all);
+    Py_XDECREF(rest);
+    Py_DECREF(named);
+    return made;
+}
+
+static PyObject *new_meta(void) {
+    static PyType_Slot meta_slots[] = {TNP_SLOT(Py_tp_new, class_new), {0, NULL}};
+    PyType_Spec spec = {.name = "tenon._C._TensorMeta",
+                        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                        .slots = meta_slots};
+    PyObject *bases = PyTuple_Pack(1, (PyObject *)&PyType_Type);
+    PyObject *meta = bases ? PyType_FromSpecWithBases(&spec, bases) : NULL;
+    Py_XDECREF(bases);
+    return meta;
+}
+
 bool tnp_tensor_init(PyObject *module) {
     if (!check_interpreter()) return false;
     tnp.host_offset = tn_tensor_host_offset();
@@ -308,10 +346,12 @@ bool tnp_tensor_init(PyObject *module) {
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
         .slots = slots,
     };
-    PyObject *type = PyType_FromSpec(&spec);
+    PyObject *meta = new_meta(), *type = meta ? PyType_FromSpec(&spec) : NULL;
+    if (!type) return false;
+    Py_SET_TYPE(type, (PyTypeObject *)meta); /* which a spec cannot name before Python 3.12 */
     tnp.plain = tnp.tensor = (PyTypeObject *)type;
     /* Interpreters' own messages say 'Tensor' then, without the module. */
-    PyObject *name = type ? PyObject_GetAttrString(type, "__name__") : NULL;
+    PyObject *name = PyObject_GetAttrString(type, "__name__");
     bool ok = name && PyObject_SetAttrString(type, "__name__", name) == 0;
     Py_XDECREF(name);
     return ok && PyModule_AddObjectRef(module, "Tensor", type) == 0;

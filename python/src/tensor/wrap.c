@@ -107,6 +107,7 @@ bool tnp_check_size(PyTypeObject *type) {
     size_t bytes = PyLong_AsSize_t(size);
     Py_DECREF(size);
     if (bytes == sizeof(PyObject) + tn_tensor_struct_bytes()) return true;
-    PyErr_SetString(PyExc_TypeError, "a subclass of Tensor cannot have non-empty __slots__");
+    PyErr_SetString(PyExc_TypeError,
+                    "a subclass of Tensor cannot have a larger block than Tensor's");
     return false;
 }

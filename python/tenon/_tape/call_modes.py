@@ -136,6 +136,19 @@ def _gathered(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return args
 
 
+def lifted(made: Any) -> Any:
+    """A tensor that was made of Python's numbers, as the innermost dispatch mode wants it."""
+    if not _stacks.dispatch:
+        return made
+    from tenon._tensor.aten import namespace
+
+    wants = made.requires_grad
+    with outside(_stacks.dispatch) as mode:
+        func = namespace.lift_fresh.default
+        result = mode.__torch_dispatch__(func, (), (made.detach(),), {})
+    return result.requires_grad_() if wants else result
+
+
 def dispatched(
     name: str, form: int, public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:

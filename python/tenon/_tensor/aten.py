@@ -77,6 +77,7 @@ def _in(module: str, name: str) -> Callable[..., Any]:
 # Operators that have no name of their own here.
 PARTS: dict[str, Callable[..., Any]] = {
     "alias": lambda x: x.view_as(x),
+    "lift_fresh": lambda x: x,
     "_to_copy": _to_copy,
     "_pin_memory": lambda x, device=None: x.pin_memory(),
     "slice": _slice,

@@ -271,7 +271,15 @@ def tensor_repr(t: Tensor) -> str:
         if t.dtype not in usual_dtypes():
             suffixes.append(f"dtype={t.dtype}")
         body = elements_text(plain, indent)
-    return add_suffixes(prefix + body, suffixes + history(t), indent, t.is_sparse)
+    text = add_suffixes(prefix + body, suffixes + history(t), indent, t.is_sparse)
+    return text if prefix == "tensor(" else marked(t, text)
+
+
+def marked(t: Tensor, text: str) -> str:
+    """The text of a tensor of a class of its own, which says whether it is a parameter."""
+    from tenon.nn import Parameter
+
+    return f"Parameter({text})" if isinstance(t, Parameter) else text
 
 
 def package_name() -> str:

@@ -52,8 +52,21 @@ class Variable(metaclass=_VariableMeta):
         return data.detach().requires_grad_(requires_grad)
 
 
+def _placed(value: Any) -> Any:
+    """A tensor at a GradientEdge's place; everything else as it is."""
+    if not isinstance(value, graph.GradientEdge):
+        return value
+    if isinstance(value.node, graph.AccumulateGrad):
+        return value.node.variable
+    return _C._edge_tensor(value.node, value.output_nr)
+
+
 def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, Tensor) else tuple(value)
+    if isinstance(value, Tensor):
+        return (value,)
+    if isinstance(value, graph.GradientEdge):
+        return (_placed(value),)
+    return tuple(map(_placed, value))
 
 
 def _gradients_of(outputs: Sequence[Tensor], grads: Any) -> tuple[Tensor | None, ...] | None:

@@ -1,1 +1,15 @@
-"""Where PyTorch keeps tensors that stand for others while it traces; here there are none."""
+"""Tensors that stand for others: sizes, dtypes and devices without values."""
+
+from tenon._torch._subclasses.fake_tensor import (
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+)
+
+__all__ = [
+    "DynamicOutputShapeException",
+    "FakeTensor",
+    "FakeTensorMode",
+    "UnsupportedFakeTensorException",
+]
