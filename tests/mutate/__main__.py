@@ -27,8 +27,11 @@ def python(names: str) -> list[str]:
     return [f"tests/python/test_{name}.py" for name in names.split()]
 
 
-LAYERS = python("module layers layer_errors layer_tools containers module_call parametrize prune")
-STEPS = python("optim optimizer schedules foreach amp fused")
+LAYERS = python(
+    "module layers layer_details layer_edges layer_errors layer_tools containers "
+    "module_call parametrize prune"
+)
+STEPS = python("optim optimizer optimizer_edges schedules foreach amp fused")
 TAPE = python("autograd autograd_functions gradcheck graph forward_ad call_modes tensor vmap meta")
 PROGRAMS = python("compile compile_default compile_graphs compile_random export fx jit script")
 SPARSE = python("sparse sparse_reduce sparse_values")

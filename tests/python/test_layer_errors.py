@@ -136,7 +136,67 @@ utils.prune.PruningContainer(7)
 utils.rnn.pad_sequence(7)
 utils.rnn.pack_padded_sequence(x(2, 3, 1), lib.tensor([[3]]))
 utils.vector_to_parameters([1.0], nn.Linear(1, 1).parameters())
+utils.fuse_conv_bn_eval(nn.Conv1d(2, 3, 1), nn.BatchNorm1d(3))
+utils.parametrize.remove_parametrizations(nn.ReLU(), 'weight')
+utils.rnn.pack_padded_sequence(x(2, 2, 1), [1, 2])
+utils.rnn.pack_padded_sequence(x(2, 2, 1), [2, 0])
+utils.rnn.pad_sequence([])
+utils.rnn.pad_sequence([x(2)], padding_side='top')
+nn.RNN(2, 3)(x(4, 2, 2).double())
+nn.RNN(2, 3, proj_size=1)
+nn.RNN(2, 3).check_input(x(2, 2, 2), lib.tensor([1]))
+nn.RNN(2, 3).check_input(x(2, 2), None)
+nn.RNN(2, 3)(x(2))
+nn.ConvTranspose2d(1, 1, 3, 2, 1, dilation=2)(x(1, 1, 4, 4), output_size=(20, 20))
+nn.ConvTranspose2d(1, 1, (2, 3), (3, 2), (0, 1))(x(1, 1, 4, 5), output_size=(14, 9))
+nn.ConvTranspose2d(1, 1, 3)(x(1, 1, 4, 4), output_size=(20,))
+nn.Linear(2, 2).__setattr__('weight', 3)
+nn.Linear(2, 2).__setattr__('weight', x(2, 2))
+nn.Sequential(nn.ReLU()).__setattr__('0', 3)
+nn.BatchNorm1d(2).__setattr__('running_mean', 3)
+nn.functional.binary_cross_entropy_with_logits(x(2), x(3))
+nn.functional.triplet_margin_loss(x(2), x(2), x(2), margin=0)
 """.strip().split("\n")
+# What says it in other words or another order, and a part of them.
+OWN_WORDS = {
+    "nn.LSTM(2, 3, proj_size=3)": "proj_size should be a positive integer smaller than hidden_s",
+    "nn.GRU(2, 3)(x(4, 2), x(1, 1, 3))": "Expected hidden size (1, 1, 3), got [1, 1, 1, 3]",
+    "nn.LSTM(2, 3)(x(4, 2), (x(1, 1, 3), x(1, 1, 3)))":
+        "Expected hidden[0] size (1, 1, 3), got [1, 1, 1, 3]",
+    "nn.LSTMCell(2, 3)(x(2), (x(1, 3), x(3)))":
+        "lstm_cell: Expected hidden0 to have 1 dimensions, got 2",
+    "nn.Conv2d(4, 4, 3, padding='full')": "Invalid padding string 'full', should be one of {'",
+    "nn.Conv2d(4, 4, 3, padding_mode='mirror')": "but got padding_mode='mirror'",
+    "nn.Unflatten(1, 5)": "unflattened_size must be tuple of ints, but found type int",
+    "nn.Hardtanh(2, 1)": "max_val must be larger than min_val, but got 1 and 2",
+    "nn.LocalResponseNorm(2)(x(3, 2))":
+        "Expected 3D or higher dimensionality input (got 2 dimensions",
+    "nn.MarginRankingLoss()(x(3), x(3), x(3, 1))":
+        "margin_ranking_loss : All input tensors should have same dim",
+    "nn.MarginRankingLoss()(x(3), x(3, 3), x(3))":
+        "margin_ranking_loss : All input tensors should have same dim",
+    "utils.fuse_linear_bn_eval(nn.Linear(2, 3).eval(), nn.BatchNorm1d(2).eval())":
+        "To fuse, linear.out_features == bn.num_features or bn.num_fe",
+    "utils.prune.l1_unstructured(nn.Linear(2, 2), 'weight', 'a')":
+        "Invalid type of amount: a. Must be int or float.",
+    "utils.prune.l1_unstructured(nn.Linear(2, 2), 'weight', 2, x(3))":
+        "importance_scores should have the same shape as parameter we",
+    "utils.prune.global_unstructured([(nn.Linear(2, 2), 'weight')], nn.ReLU, amount=1)":
+        "_Inplace.__init__() got an unexpected keyword argument 'amou",
+    "utils.rnn.pack_padded_sequence(x(2, 3, 1), lib.tensor([[3]]))":
+        "Expected `len(lengths)` to be equal to batch_size, but got 1",
+    "utils.vector_to_parameters([1.0], nn.Linear(1, 1).parameters())":
+        "expected a Tensor, but got: list",
+    "utils.rnn.pad_sequence([x(2)], padding_side='top')":
+        "padding_side should be 'left' or 'right', but got top",
+    "nn.RNN(2, 3)(x(2))": "RNN: Expected input to be 2D or 3D, got 1D instead",
+    "nn.ConvTranspose2d(1, 1, 3, 2, 1, dilation=2)(x(1, 1, 4, 4), output_size=(20, 20))":
+        "valid sizes range from [9, 9] to [10, 10] (for an input of [",
+    "nn.ConvTranspose2d(1, 1, (2, 3), (3, 2), (0, 1))(x(1, 1, 4, 5), output_size=(14, 9))":
+        "valid sizes range from [11, 9] to [13, 10] (for an input of ",
+    "nn.BatchNorm1d(2).__setattr__('running_mean', 3)":
+        "cannot assign 'int' as buffer 'running_mean' (tenon.nn.param",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("text", WRONG)
@@ -163,6 +223,10 @@ def test_refused_as_by_pytorch(text):
 
     mine, theirs = error(tenon), stored.of_torch(error)
     assert mine[0] == theirs[0], f"{mine} {theirs}"
+    if text in OWN_WORDS:
+        assert OWN_WORDS[text] in mine[1], f"{mine} {theirs}"
+    else:
+        assert mine[1] == theirs[1], f"{mine} {theirs}"
 
 
 def test_clipping():

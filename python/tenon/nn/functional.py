@@ -132,7 +132,7 @@ def _softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
     warnings.warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
         "dim=X as an argument.",
-        stacklevel=stacklevel,
+        stacklevel=overridable.users_level() + stacklevel - 3,
     )
     return 0 if ndim in (0, 1, 3) else 1
 

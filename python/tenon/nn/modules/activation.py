@@ -427,7 +427,7 @@ class Softmax(_AlongDim):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softmax(input, self.dim, _stacklevel=4)
+        return F.softmax(input, self.dim)
 
 
 class LogSoftmax(_AlongDim):
@@ -440,7 +440,7 @@ class LogSoftmax(_AlongDim):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.log_softmax(input, self.dim, _stacklevel=4)
+        return F.log_softmax(input, self.dim)
 
 
 class Softmin(_AlongDim):
@@ -453,7 +453,7 @@ class Softmin(_AlongDim):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softmin(input, self.dim, _stacklevel=4)
+        return F.softmin(input, self.dim)
 
 
 class Softmax2d(Module):
@@ -470,7 +470,7 @@ class Softmax2d(Module):
             raise ValueError(
                 f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead"
             )
-        return F.softmax(input, -3, _stacklevel=4)
+        return F.softmax(input, -3)
 
 
 class MultiheadAttention(Module):

@@ -1,0 +1,149 @@
+"""What optimizers do with sparse gradients, first values of states, states of others, and rates
+that are tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import stored
+import tenon as tn
+from tenon.optim import swa_utils
+
+
+def embedding(lib: Any) -> Any:
+    table = lib.nn.Embedding(4, 2, sparse=True, dtype=lib.float64)
+    with lib.no_grad():
+        table.weight.copy_(lib.arange(8.0).view(4, 2) / 4)
+    return table
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"momentum": 0.9}, {"momentum": 0.9, "dampening": 0.25},
+    {"momentum": 0.9, "nesterov": True}, {"maximize": True},
+    {"momentum": 0.5, "maximize": True, "nesterov": True},
+], ids=str)  # fmt: skip
+def test_sgd_by_rows(options: dict[str, Any]) -> None:
+    def run(lib: Any) -> list[Any]:
+        table, path = embedding(lib), []
+        o = lib.optim.SGD(table.parameters(), lr=0.1, **options)
+        for rows in ([0, 2, 2], [2, 3], [0, 1]):
+            o.zero_grad()
+            (table(lib.tensor(rows)) ** 2).sum().backward()
+            o.step()
+            path.append(table.weight.detach().clone())
+        return path
+
+    stored.same(run(tn), stored.of_torch(run), 1e-12, 1e-14)
+
+
+@pytest.mark.parametrize("name", [
+    "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "RMSprop", "Rprop", "ASGD",
+    "Adafactor",
+])  # fmt: skip
+def test_gradients_of_rows_are_refused_by_name(name: str) -> None:
+    for complex_too in (False, True):
+        if complex_too and name == "Adafactor":
+            continue
+        p = tn.nn.Parameter(tn.ones(2, 2, dtype=tn.complex64 if complex_too else tn.float32))
+        p.grad = tn.ones(2, 2, dtype=p.dtype).to_sparse()
+        before = p.tolist()
+        with pytest.raises(RuntimeError, match=f"{name.rstrip('W')} does not support sparse"):
+            getattr(tn.optim, name)([p]).step()
+        assert p.tolist() == before
+    p = tn.nn.Parameter(tn.ones(2, 2))
+    p.grad = tn.ones(2, 2).to_sparse()
+    with pytest.raises(RuntimeError, match="weight_decay.*sparse gradients"):
+        tn.optim.SGD([p], weight_decay=0.1).step()
+
+
+def test_sparse_adam_refuses_whole_gradients() -> None:
+    p = tn.nn.Parameter(tn.ones(2))
+    p.grad = tn.ones(2)
+    with pytest.raises(RuntimeError, match="does not support dense gradients"):
+        tn.optim.SparseAdam([p]).step()
+    assert p.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_sums_of_adagrad_begin_where_it_is_told(dtype: str) -> None:
+    def run(lib: Any) -> list[Any]:
+        p = lib.nn.Parameter(lib.tensor([1.0, 2.0], dtype=getattr(lib, dtype)))
+        o = lib.optim.Adagrad([p], lr=0.5, initial_accumulator_value=0.25)
+        first = o.state[p]["sum"].clone()
+        p.grad = lib.tensor([1.0, -3.0], dtype=p.dtype)
+        o.step()
+        return [first, o.state[p]["sum"], p.detach()]
+
+    stored.same(run(tn), stored.of_torch(run), 1e-12, 1e-14)
+
+
+def test_adamw_decays_apart_whoever_saved_the_state() -> None:
+    p = tn.nn.Parameter(tn.full((2,), 2.0, dtype=tn.float64))
+    p.grad = tn.zeros(2, dtype=tn.float64)
+    state = tn.optim.Adam([p], lr=0.5, weight_decay=0.25).state_dict()
+    assert state["param_groups"][0]["decoupled_weight_decay"] is False
+    o = tn.optim.AdamW([p])
+    o.load_state_dict(state)
+    o.step()
+    assert p.tolist() == [2 * (1 - 0.5 * 0.25)] * 2
+
+
+def test_what_a_group_or_a_state_lacks_is_named() -> None:
+    o = tn.optim.SGD([tn.nn.Parameter(tn.ones(1))], lr=0.1)
+    state = o.state_dict()
+    for call, key in (
+        (lambda: o.add_param_group({"lr": 1}), "params"),
+        (lambda: o.load_state_dict({"state": {}}), "param_groups"),
+        (lambda: o.load_state_dict({"param_groups": state["param_groups"]}), "state"),
+        (lambda: o.load_state_dict({"state": {}, "param_groups": [{}]}), "params"),
+    ):
+        with pytest.raises(KeyError, match=f"needs '{key}', and has none"):
+            call()
+
+
+@pytest.mark.parametrize("name", ["Adam", "SGD", "Muon", "NAdam", "RMSprop"])
+def test_a_rate_of_one_element_is_a_number(name: str) -> None:
+    def after(lr: Any) -> list[Any]:
+        p = tn.nn.Parameter(tn.tensor([[1.0, 2.0], [3.0, -1.0]]))
+        p.grad = tn.tensor([[0.5, -1.0], [0.25, 2.0]])
+        getattr(tn.optim, name)([p], lr=lr).step()
+        return p.tolist()
+
+    assert after(tn.tensor([0.125])) == after(tn.tensor(0.125)) == after(0.125)
+
+
+def test_counters_stay_on_the_processor_unless_a_graph_shall_advance_them() -> None:
+    for capturable, place in ((False, "cpu"), (True, "meta")):
+        p = tn.nn.Parameter(tn.ones(2, device="meta"))
+        for name in ("NAdam", "RAdam", "Adadelta"):
+            o = getattr(tn.optim, name)([p], capturable=capturable)
+            o.state[p] = {"step": 3.0}
+            o.__setstate__(o.__getstate__())
+            assert o.state[p]["step"].device.type == place, name
+
+
+def test_hooks_may_go_before_others() -> None:
+    o = tn.optim.SGD([tn.nn.Parameter(tn.ones(1))], lr=0.1)
+    seen: list[str] = []
+    for register, run in (
+        (o.register_state_dict_pre_hook, o.state_dict),
+        (o.register_state_dict_post_hook, o.state_dict),
+        (o.register_load_state_dict_pre_hook, lambda: o.load_state_dict(o.state_dict())),
+        (o.register_load_state_dict_post_hook, lambda: o.load_state_dict(o.state_dict())),
+    ):
+        seen.clear()
+        hooks = [register(lambda *_: seen.append("second"))]
+        hooks += [register(lambda *_: seen.append("third"))]
+        hooks += [register(lambda *_: seen.append("first"), prepend=True)]
+        run()
+        assert seen == ["first", "second", "third"]
+        for hook in hooks:
+            hook.remove()
+
+
+def test_averages_move_by_what_the_decay_leaves() -> None:
+    old, new = tn.full((1,), 8.0, dtype=tn.float64), tn.full((1,), 24.0, dtype=tn.float64)
+    assert swa_utils.get_ema_avg_fn(0.75)(old, new, 3).item() == 12.0
+    swa_utils.get_ema_multi_avg_fn(0.75)([old], [new], 3)
+    assert old.item() == 12.0
