@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -373,3 +374,27 @@ def test_random_numbers_of_workers():
     ranks = [drawn(rank) for rank in (0, 1)]
     assert len({x for rank in ranks for x in rank}) == 2 * 3 * 8 * 3
     assert ranks == [drawn(rank) for rank in (0, 1)]
+
+
+def test_an_error_names_its_sample():
+    class Broken:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, i):
+            if i == 2:
+                raise KeyError("no such row")
+            return i
+
+    with pytest.raises(KeyError, match="no such row") as told:
+        list(DataLoader(Broken(), batch_size=3))
+    assert told.value.__notes__ == ["It was raised by sample 2."]
+
+
+def test_no_worker_outlives_its_pass():
+    loader = DataLoader(range(4), batch_size=2, num_workers=1)
+    workers = []
+    for batch in loader:
+        workers.append(len(multiprocessing.active_children()))
+        assert batch.numel() == 2
+    assert workers[0] == 1 and not multiprocessing.active_children()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import pickle
 from pathlib import Path
@@ -262,3 +263,48 @@ def test_files_are_closed_when_they_were_read(tmp_path: Path) -> None:
     opened = list(FileOpener([str(tmp_path / "a.txt")], mode="rt", encoding="utf-8", length=1))
     assert [s for _, s in StreamReader(opened, chunk=2)] == ["ab", "cd", "e"]
     assert opened[0][1].closed and len(FileOpener(["a"], length=3)) == 3
+
+
+def test_settings_of_shuffles(recwarn: pytest.WarningsRecorder) -> None:
+    settings = importlib.import_module("tenon.utils.data.graph_settings")
+    plain, mixed = numbers(5), numbers(5).shuffle().map(half)
+    assert settings.apply_shuffle_settings(plain, None) is plain
+    assert settings.apply_shuffle_settings(plain, False) is plain
+    for wanted in (True, False, True):
+        assert settings.apply_shuffle_settings(mixed, wanted) is mixed
+        assert mixed.datapipe._enabled is wanted
+    assert not recwarn
+    with pytest.warns(UserWarning, match="Adding one at the end") as told:
+        added = settings.apply_shuffle_settings(plain, True)
+    assert [w.filename for w in told] == [__file__] and sorted(added) == list(range(5))
+    assert added.datapipe is plain and added._enabled
+    with pytest.warns(FutureWarning, match="traverse_dps") as told:
+        assert importlib.import_module("tenon.utils.data.graph").traverse(plain)
+    assert [w.filename for w in told] == [__file__]
+
+
+def test_functions_are_methods_by_name() -> None:
+    def every(pipe: Any, step: int) -> list[int]:
+        return list(pipe)[::step]
+
+    IterDataPipe.register_function("every", every)
+    try:
+        assert numbers(5).every(2) == [0, 2, 4]
+        with pytest.raises(AttributeError, match="no attribute 'every'"):
+            SequenceWrapper([1]).every(2)
+    finally:
+        del IterDataPipe.functions["every"]
+    with pytest.raises(AttributeError, match="no attribute 'every'"):
+        numbers(5).every(2)
+
+
+def test_a_length_that_no_one_knows() -> None:
+    class Endless(IterDataPipe):
+        def __iter__(self) -> Any:
+            return iter(())
+
+    for make in (lambda p: p.map(half), lambda p: p.batch(2), lambda p: p.shuffle()):
+        pipe = make(Endless())
+        with pytest.raises(TypeError, match=f"{type(pipe).__name__} instance doesn't have valid"):
+            len(pipe)
+        assert len(make(numbers(4))) in (2, 4)

@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import islice
 
 import pytest
+import tenon as tn
 from tenon.utils.data import DataLoader, DistributedSampler
 
 SIZES = (0, 1, 2, 3, 4, 5, 7, 10, 23)
@@ -138,3 +139,15 @@ def test_mistakes() -> None:
     ):  # fmt: skip
         with pytest.raises(ValueError, match="order is another"):
             s.load_state_dict(other.state_dict())
+
+
+def test_the_group_says_how_many_and_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tn.distributed, "get_world_size", lambda: 3)
+    monkeypatch.setattr(tn.distributed, "get_rank", lambda: 1)
+    sampler = DistributedSampler(range(6), shuffle=False)
+    assert (sampler.num_replicas, sampler.rank, list(sampler)) == (3, 1, [1, 4])
+    assert list(DistributedSampler(range(6), rank=2, shuffle=False)) == [2, 5]
+    assert list(DistributedSampler(range(6), 2, shuffle=False)) == [1, 3, 5]
+    for wrong in (-1, 3):
+        with pytest.raises(ValueError, match=rf"Invalid rank {wrong}.*\[0, 2\]"):
+            DistributedSampler(range(6), rank=wrong)

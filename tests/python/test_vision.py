@@ -13,6 +13,7 @@ from tenon.vision import transforms as T
 from tenon.vision.transforms import functional as F
 
 Image = pytest.importorskip("PIL.Image", reason="no Pillow")
+ImageOps = pytest.importorskip("PIL.ImageOps", reason="no Pillow")
 
 
 def picture(h: int = 37, w: int = 50) -> tn.Tensor:
@@ -296,3 +297,51 @@ def test_conversions_of_the_second_form():
     scaled = v2.ToDtype(tn.float32, scale=True)(image)
     np.testing.assert_allclose(scaled.numpy(), image.numpy() / 255.0, rtol=1e-6)
     assert v2.functional.to_dtype(image, tn.float64).tolist() == image.tolist()
+
+
+@pytest.mark.parametrize("mode", ["RGB", "HSV", "YCbCr", "RGBA", "CMYK", "RGBX", "LA"])
+def test_the_mode_of_a_picture_says_what_its_channels_are(mode):
+    """They are not converted; a blurred picture has the mode that it had."""
+    bands = len(Image.new(mode, (1, 1)).getbands())
+    x = (tn.arange(20 * bands) * 11 % 256).to(tn.uint8).view(bands, 4, 5)
+    got = F.to_pil_image(x, mode)
+    assert (got.mode, got.size) == (mode, (5, 4)) and F.pil_to_tensor(got).equal(x)
+    assert F.to_pil_image(x.permute(1, 2, 0).numpy(), mode) == got
+    blurred = F.gaussian_blur(got, 3, 0.7)
+    assert blurred.mode == mode
+    assert F.pil_to_tensor(blurred).equal(F.gaussian_blur(x, 3, 0.7))
+
+
+@pytest.mark.parametrize(("make", "mode", "error"), [
+    (lambda: tn.zeros(1, 2, 2), "RGB", r"Incorrect mode \(RGB\).*uint8. Should be L"),
+    (lambda: tn.zeros(1, 2, 2), "F", None),
+    (lambda: tn.zeros(1, 2, 2, dtype=tn.int32), "L", r"Incorrect mode \(L\).*int32. Should be I"),
+    (lambda: tn.zeros(3, 2, 2), "CMYK", r"Only modes \['RGB', 'YCbCr', 'HSV'\]"),
+    (lambda: tn.zeros(2, 2, 2), "RGB", r"Only modes \['LA'\]"),
+    (lambda: np.zeros((2, 2, 5), np.uint8), None, "should not have > 4 channels. Got 5"),
+])  # fmt: skip
+def test_modes_that_do_not_fit_are_refused(make, mode, error):
+    if error is None:
+        assert F.to_pil_image(make(), mode).mode == mode
+        return
+    with pytest.raises(ValueError, match=error):
+        F.to_pil_image(make(), mode)
+    with pytest.raises(TypeError, match="Input type float64 is not supported"):
+        F.to_pil_image(np.zeros((2, 2, 3)))
+
+
+def test_small_things_of_transforms():
+    """Interpolation by Pillow's numbers, dark pictures, drawn widths, ranges of no width."""
+    x = picture()
+    for number, name in ((0, "nearest"), (2, "bilinear"), (3, "bicubic")):
+        got = F.resize(x, [3, 4], interpolation=number)
+        assert got.equal(F.resize(x, [3, 4], interpolation=T.InterpolationMode(name)))
+    with pytest.raises(ValueError, match="not 9"):
+        F.resize(x, [3, 4], interpolation=9)
+    dark = (tn.arange(600) % 37 + tn.arange(600) % 5 * 9).to(tn.uint8).view(1, 20, 30)
+    want = ImageOps.equalize(F.to_pil_image(dark))
+    assert F.pil_to_tensor(want).equal(F.equalize(dark))
+    blur = T.GaussianBlur(3, (0.1, 5.0))
+    assert len({str(blur(x).tolist()) for _ in range(6)}) > 1
+    row = tn.tensor([0.0, 1e-6, 5e-7]).view(1, 1, 1, 3)
+    assert utils.make_grid(row, normalize=True)[0, 0].tolist() == pytest.approx([0, 0.1, 0.05])

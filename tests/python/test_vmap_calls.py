@@ -159,3 +159,61 @@ def test_where_results_are_put() -> None:
     first, rest = tn.vmap(lambda x: (x, {"y": x}), out_dims=(1, {"y": 2}))(CUBE)
     assert first.shape == (2, 3, 4, 5) and rest["y"].shape == (2, 4, 3, 5)
     assert tn.vmap(lambda x: x + 1)(tn.zeros(2, 0)).shape == (2, 0)
+
+
+@pytest.mark.parametrize("index", [True, False, (None, True), (True, slice(1, None)), (0, True)],
+                         ids=str)  # fmt: skip
+def test_truth_values_are_indices(index: Any) -> None:
+    x = tn.arange(12.0).view(3, 4)
+    want = tn.stack([row[index] for row in x])
+    assert tn.vmap(lambda row: row[index])(x).equal(want)
+
+
+def test_an_argument_behind_the_first_may_be_mapped_alone_or_in_a_list() -> None:
+    x, y = tn.arange(6.0).view(3, 2), tn.arange(6.0).view(3, 2) * 10
+    one, place = tn.ones(2), tn.tensor([1, 0, 1])
+    for call, args in (
+        (lambda a, b: tn.cat([one, a, b]), (x, y)),
+        (lambda a, b: tn.where(a > 2, one, b), (x, y)),
+        (lambda a, i: tn.index_select(a, 0, i.view(1)), (x, place)),
+        (lambda a, i: one.index_select(0, i.view(1)) + a, (x, place)),
+        (lambda a, i: one.gather(0, i.view(1)) * a, (x, place)),
+        (lambda a, b: a.clamp(b - 1, b), (x, y)),
+        (lambda a, b: tn.addmm(tn.eye(2), a.view(2, 1), b.view(1, 2)), (x, y)),
+        (lambda a, b: a.masked_fill(a > 1, b.sum()), (x, y)),
+    ):
+        want = tn.stack([call(*(t[k] for t in args)) for k in range(3)])
+        assert tn.vmap(call)(*args).equal(want)
+
+
+@pytest.mark.parametrize("name", ["rand_like", "randn_like", "bernoulli", "dropout", "multinomial"])
+def test_what_draws_says_so_unless_it_may(name: str) -> None:
+    options = {"rand_like": (), "randn_like": (), "bernoulli": (), "dropout": (0.5, True),
+               "multinomial": (1,)}[name]  # fmt: skip
+    x = tn.full((3, 4), 0.5)
+    with pytest.raises(RuntimeError, match="andom"):
+        tn.vmap(lambda row: getattr(tn, name)(row, *options))(x)
+    drawn = tn.vmap(lambda row: getattr(tn, name)(row, *options), randomness="same")(x)
+    assert drawn[0].equal(drawn[1]) and drawn[0].equal(drawn[2])
+
+
+def test_values_beside_gradients_have_no_history() -> None:
+    both = tn.func.grad_and_value(lambda x: ((x * x).sum(), {"twice": x * 2}), has_aux=True)
+    grads, (value, aux) = both(tn.tensor([1.0, 3.0]))
+    assert grads.tolist() == [2, 6] and value.item() == 10 and aux["twice"].tolist() == [2, 6]
+    for t in (grads, value, aux["twice"]):
+        assert not t.requires_grad and t.grad_fn is None
+    x = tn.tensor([1.0, 3.0], requires_grad=True)
+    _, (value, _) = both(x)
+    assert tn.autograd.grad(value, x)[0].tolist() == [2, 6]
+
+
+def test_what_transforms_refuse() -> None:
+    for call, text in (
+        (lambda: tn.func.grad(lambda x: x)(3.0), "must be Tensor, got <class 'float'>"),
+        (lambda: tn.func.jacrev(lambda x: x, chunk_size=0)(tn.ones(2)), "greater than 0"),
+        (lambda: tn.func.jacrev(lambda x: x, chunk_size=-1)(tn.ones(2)), "greater than 0"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()
+    assert tn.func.jacrev(lambda x: x * 3, chunk_size=1)(tn.ones(2)).equal(tn.eye(2) * 3)

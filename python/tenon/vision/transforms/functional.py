@@ -78,8 +78,13 @@ def to_tensor(pic: Any) -> Tensor:
     return t.to(tenon.get_default_dtype()).div(255) if t.dtype is tenon.uint8 else t
 
 
+_GRAY_MODES = {"uint8": "L", "int16": "I;16", "uint16": "I;16", "int32": "I", "float32": "F"}
+_COLOR_MODES = {2: ("LA",), 3: ("RGB", "YCbCr", "HSV"), 4: ("RGBA", "CMYK", "RGBX")}
+
+
 def to_pil_image(pic: Any, mode: str | None = None) -> Any:
-    """A tensor (channels, height, width) or an array (height, width, channels) as Pillow's."""
+    """A tensor (channels, height, width) or an array (height, width, channels) as Pillow's, whose
+    mode says what the channels are."""
     import numpy as np
     from PIL import Image
 
@@ -96,10 +101,20 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
         raise TypeError(f"pic should be Tensor or ndarray. Got {type(pic)}.")
     if pic.ndim == 2:
         pic = pic[:, :, None]
-    if pic.shape[2] == 1:
+    count, kind = pic.shape[2], str(pic.dtype)
+    if count == 1:
+        if mode not in (None, _GRAY_MODES.get(kind)):
+            raise ValueError(f"Incorrect mode ({mode}) supplied for input type {kind}. Should be "
+                             f"{_GRAY_MODES.get(kind)}")  # fmt: skip
         return Image.fromarray(np.ascontiguousarray(pic[:, :, 0]))
-    picture = Image.fromarray(np.ascontiguousarray(pic))
-    return picture if mode is None or mode == picture.mode else picture.convert(mode)
+    if count not in _COLOR_MODES:
+        raise ValueError(f"pic should not have > 4 channels. Got {count} channels.")
+    if mode not in (None, *_COLOR_MODES[count]):
+        raise ValueError(f"Only modes {list(_COLOR_MODES[count])} are supported for {count} "
+                         f"channels, not {mode}")  # fmt: skip
+    if kind != "uint8":
+        raise TypeError(f"Input type {kind} is not supported")
+    return Image.frombytes(mode or _COLOR_MODES[count][0], pic.shape[1::-1], pic.tobytes())
 
 
 def convert_image_dtype(image: Tensor, dtype: Any = tenon.float) -> Tensor:
