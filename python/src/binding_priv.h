@@ -158,6 +158,8 @@ static inline bool tnp_is_device_like(PyObject *o) {
     return Py_TYPE(o) == tnp.device || PyUnicode_Check(o);
 }
 PyObject *tnp_size_from(const int64_t *v, int32_t n);
+/* A size that is read of a tensor: while a program is recorded, what sees how it is compared. */
+PyObject *tnp_size_number(int64_t v);
 bool tnp_size_init(PyObject *module);
 bool tnp_generator_init(PyObject *module);
 bool tnp_memory_init(PyObject *module);

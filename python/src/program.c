@@ -60,6 +60,22 @@ static PyObject *is_recording(PyObject *unused, PyObject *none) {
     return PyBool_FromLong(tn_program_is_recording());
 }
 
+/* Makes the numbers of sizes that are read while the thread records; set once. */
+static PyObject *size_maker;
+
+static PyObject *set_size_maker(PyObject *unused, PyObject *maker) {
+    (void)unused;
+    PyObject *before = size_maker;
+    size_maker = Py_NewRef(maker);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+PyObject *tnp_size_number(int64_t v) {
+    if (TNP_LIKELY(!tn_program_is_recording()) || !size_maker) return PyLong_FromLongLong(v);
+    return PyObject_CallFunction(size_maker, "L", (long long)v);
+}
+
 int tnp_program_look(const char *what) {
     if (TNP_LIKELY(!tn_program_is_recording())) return 0;
     PyObject *module = PyImport_ImportModule("tenon._program.foreign");
@@ -434,6 +450,7 @@ static PyMethodDef functions[] = {
     {"_deferred_calls", deferred_calls, METH_NOARGS, "How many calls of the thread wait."},
     {"_program_begin", begin, METH_NOARGS, "Starts recording the thread's operators."},
     {"_program_is_recording", is_recording, METH_NOARGS, "Whether the thread records."},
+    {"_program_size_maker", set_size_maker, METH_O, "What makes numbers of sizes in recordings."},
     {"_program_input", add_input, METH_VARARGS, "(program, tensor, name)"},
     {"_program_weight", add_weight, METH_VARARGS, "(program, tensor, name, kind)"},
     {"_program_end", end, METH_VARARGS, "(program, outputs)"},

@@ -139,8 +139,11 @@ class _Runs:
             if not self._widen([t.shape for t in tensors]):
                 if scripted is not None and not is_tracing():
                     return scripted.fn(*args, **kwargs)
-                raise
-            results = self.program(*tensors)
+                results = self._run_otherwise(tensors)
+                if results is None:
+                    raise
+            else:
+                results = self.program(*tensors)
         return self._outputs.build(results)
 
     def _widen(self, shapes: list[Any] | None = None) -> bool:
@@ -161,12 +164,37 @@ class _Runs:
         program = recording.program
         program.optimize(DEAD)
         program.note = self.program.note
+        self._set_own_weights(program)
+        self.__dict__["program"] = program
+        return not shapes or not origin.fixed(shapes)
+
+    def _run_otherwise(self, tensors: list[Any]) -> Any:
+        """The results by a program for such tensors alone; None: there is none."""
+        origin = self._origin
+        if origin is None or is_tracing():
+            return None
+        key = tuple((t.shape, t.dtype, t.device) for t in tensors)
+        if key in origin.others:
+            program = origin.others[key]
+            with contextlib.suppress(RuntimeError):  # sizes that follow from values are others now
+                return None if program is None else program(*tensors)
+        if not origin.made(self.program):
+            return None
+        recording = origin.record_of(tensors)
+        fits = recording is not None and recording.outputs.matches(self._outputs)
+        program = recording.program if recording is not None and fits else None
+        origin.keep(key, program)
+        if program is None:
+            return None
+        program.optimize(DEAD)
+        self._set_own_weights(program)
+        return program(*tensors)
+
+    def _set_own_weights(self, program: Program) -> None:
         own = {name: t for name, _, t in self.program.weights if name}
         for i, (name, _, _) in enumerate(program.weights):
             if name in own:
                 program.set_weight(i, own[name])
-        self.__dict__["program"] = program
-        return not shapes or not origin.fixed(shapes)
 
     def _tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The tensors of a call's arguments, which are like those of the recording."""

@@ -127,8 +127,13 @@ def program(request: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
 @pytest.mark.parametrize("fn", CUT)
 def test_what_no_longer_follows_is_an_error(program: Any, fn: Any) -> None:
+    """A trace, whose function is at hand, has another program for such sizes."""
     run = program(fn)
     np.testing.assert_allclose(run(made(OTHER)), fn(made(OTHER)), rtol=1e-5)
+    if isinstance(run, tn.jit.ScriptFunction):
+        for size in (LONG, OTHER, 70, LONG):
+            np.testing.assert_allclose(run(made(size)), fn(made(size)), rtol=1e-5)
+        return
     with pytest.raises(RuntimeError, match="does not follow from .* = 100"):
         run(made(LONG))
 

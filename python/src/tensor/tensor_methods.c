@@ -33,7 +33,9 @@ static PyObject *one_dim(PyObject *self, PyObject *arg, const int64_t *values, c
         PyErr_SetString(PyExc_IndexError, "Dimension specified as 0 but tensor has no dimensions");
         return NULL;
     }
-    return wrap_dim(dim, ndim, &dim) ? PyLong_FromLongLong(values[dim]) : NULL;
+    if (!wrap_dim(dim, ndim, &dim)) return NULL;
+    bool sizes = values == tn_tensor_shape(tnp_of(self));
+    return sizes ? tnp_size_number(values[dim]) : PyLong_FromLongLong(values[dim]);
 }
 
 static PyObject *size(PyObject *self, PyObject *args, PyObject *kwargs) {
@@ -71,7 +73,7 @@ METHOD(dim) {
 METHOD(numel) {
     (void)unused;
     tn_program_note_sizes(tnp_of(self));
-    return PyLong_FromLongLong(tn_tensor_numel(tnp_of(self)));
+    return tnp_size_number(tn_tensor_numel(tnp_of(self)));
 }
 METHOD(element_size) {
     (void)unused;

@@ -23,7 +23,7 @@ static PyObject *size_from_sequence(PyObject *seq) {
 PyObject *tnp_size_from(const int64_t *v, int32_t n) {
     PyObject *size = PyType_GenericAlloc(tnp.size, n);
     for (int32_t i = 0; size && i < n; i++) {
-        PyObject *item = PyLong_FromLongLong(v[i]);
+        PyObject *item = tnp_size_number(v[i]);
         if (!item)
             Py_CLEAR(size);
         else

@@ -15,7 +15,7 @@ from typing import Any
 
 import tenon
 from tenon import _C, _program
-from tenon._program import foreign, guards, parts, quick
+from tenon._program import foreign, guards, parts, quick, watched
 from tenon._program.guards import Unfit
 from tenon._program.parts import Recorded
 from tenon._program.traced import (
@@ -255,8 +255,10 @@ class Compiled:
                     _C._program_weight(program, t, name, kind)
             _C._program_tolerate(program)
             _busy.on, foreign.state.calls = True, calls
-            with watch:
+            with watched.noted() as events, watch:
                 kept.append(self.fn(*args, **kwargs))
+            kept[0] = watched.plain(kept[0])
+            watch.sized = watch.sized or any(not e.inside for e in events)
             foreign.state.calls = None
             watch.check()
             if watch.reason is not None:

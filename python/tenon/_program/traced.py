@@ -12,7 +12,7 @@ from typing import Any
 
 import tenon
 from tenon import _program
-from tenon._program import BUFFER, PARAMETER, Program
+from tenon._program import BUFFER, PARAMETER, Program, turns, watched
 from tenon._program.note import refused
 from tenon.utils import _pytree
 
@@ -35,7 +35,7 @@ class Layout:
 
     @classmethod
     def of(cls, tree: Any, what: str) -> tuple[Layout, list[Any]]:
-        leaves, spec = _pytree.tree_flatten(tree)
+        leaves, spec = _pytree.tree_flatten(watched.plain(tree))
         tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, tenon.Tensor)]
         found = [leaves[i] for i in tensors]
         fixed = [None if isinstance(leaf, tenon.Tensor) else leaf for leaf in leaves]
@@ -208,7 +208,8 @@ class Recording:
         weights = weights_of(fn)
 
         def call() -> list[Any]:
-            given = fn(*args, **kwargs)
+            with watched.noted() as self.events:
+                given = fn(*args, **kwargs)
             write_back(fn, weights)
             self.outputs, flat = Layout.of(given, "outputs of a trace")
             return self.outputs.with_numbers(flat) if numbers else flat
@@ -226,6 +227,19 @@ class Recording:
         return json.dumps(
             {"inputs": self.layout.dump(), "outputs": self.outputs.dump(), **more}, sort_keys=True
         )
+
+
+_LARGEST = 1 << 22  # elements of inputs that are made to try a size
+
+
+def _alike(results: Sequence[Any], others: Sequence[Any]) -> bool:
+    return all(
+        a.shape == b.shape
+        and a.dtype == b.dtype
+        and a.device == b.device
+        and tenon.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
+        for a, b in zip(results, others, strict=True)
+    )
 
 
 class NumbersDiffer(RuntimeError):
@@ -251,12 +265,13 @@ def free_size(
     low: int,
     high: int,
     rule: tuple[int, int] = (1, 0),
+    find_turns: bool = True,
 ) -> None:
     """Makes one size of a recording free: that of each (tensor, dimension).
 
     The function is called with other sizes: one to see what follows from it, two to check. They
     lie apart, so that what is divided or cut off shows. RuntimeError says why it cannot be free.
-    `rule`: sizes are times * n + plus.
+    `rule`: sizes are times * n + plus. Turn: it can be free within other bounds.
     """
     seen = tensors[chosen[0][0]].shape[chosen[0][1]]
     times, plus = rule
@@ -277,23 +292,54 @@ def free_size(
         with unchanged(module):
             return Recording(fn, args, kwargs, numbers=recording.numbers), other, size
 
-    (second, _, _), *others = _those_taken(again, sizes, seen)
+    (second, _, second_size), *others = _those_taken(again, sizes, seen)
     for other in (second, *(checked for checked, _, _ in others)):
         if not recording.outputs.matches(other.outputs):
             raise NumbersDiffer(f"{name}: what the function returns beside tensors depends on it")
-    recording.program.generalize(
-        second.program, [i for i, _ in chosen], dims.pop(), low, high, name
-    )
-    for checked, other, size in others:
-        with unchanged(module):
-            got = recording.program(*other)
-        for a, b in zip(got, checked.results, strict=True):
-            same = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
-            if not same or not tenon.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True):
+    try:
+        recording.program.generalize(
+            second.program, [i for i, _ in chosen], dims.pop(), low, high, name
+        )
+        for checked, other, size in others:
+            with unchanged(module):
+                got = recording.program(*other)
+            if not _alike(got, checked.results):
                 raise RuntimeError(
                     f"{name}: with {size} the function gives something else than the program: "
                     "numbers in it follow from the size by no rule that a program keeps"
                 )
+    except (RuntimeError, NotImplementedError) as err:
+        turn = turns.guess(name, seen, (low, high), recording.events) if find_turns else None
+        if turn is not None:
+            raise turn from err
+        raise
+
+    events = {seen: recording.events, second_size: second.events}
+    events |= {size: checked.events for checked, _, size in others}
+
+    def agrees(size: int) -> bool:
+        """Whether the program gives what the function gives, or nothing."""
+        try:
+            with unchanged(module):
+                got = recording.program(*resized(tensors, chosen, size))
+        except RuntimeError:
+            return True
+        try:
+            checked, _, _ = again(size)
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever the function raises at this size
+            return False
+        events[size] = checked.events
+        return recording.outputs.matches(checked.outputs) and _alike(got, checked.results)
+
+    if find_turns:
+        elements = sum(tensors[i].numel() for i, _ in chosen) // max(seen, 1)
+        turns.check(
+            name, seen, (max(low, 0), high), events,
+            lambda size: size >= plus and (size - plus) % times == 0,
+            agrees, max(seen, _LARGEST // max(elements, 1)),
+        )  # fmt: skip
     if recording.program.mixes:
         with unchanged(module):
             _check_together(recording, fn, tensors, name)

@@ -9,8 +9,10 @@ from typing import Any
 import tenon
 from tenon._program import DEAD, Program
 from tenon._program.traced import Layout, Recording, free_size, unchanged
+from tenon._program.turns import Turn
 
 ANY_SIZE = (1 << 62) - 1
+_MOST_OTHERS = 32
 
 # A size in several inputs: (input, dimension) each, the same dimension in all.
 Places = tuple[tuple[int, int], ...]
@@ -25,6 +27,9 @@ class Origin:
         self.tensors = [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
         self.free: list[Places] = []
         self.refused: set[Places] = set()
+        self.bounds: dict[Places, tuple[int, int]] = {}
+        # Programs for calls that no program for many sizes takes; None: there is none.
+        self.others: dict[Any, Program | None] = {}
         self.module = fn if isinstance(fn, tenon.nn.Module) else getattr(fn, "__self__", None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
@@ -36,8 +41,27 @@ class Origin:
         with unchanged(self.module):
             recording = Recording(self.fn, args, kwargs)
         for places in self.free:
-            self._free_in(recording, places)
+            self._free_in(recording, places, find_turns=False)
         return recording
+
+    def record_of(self, tensors: Sequence[Any]) -> Recording | None:
+        """The call with other tensors; None: the function does not take them, or looks at their
+        values."""
+        args, kwargs = self.layout.build([t.detach().clone() for t in tensors])
+        try:
+            with unchanged(self.module):
+                recording = Recording(self.fn, args, kwargs)
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever the function raises for these
+            return None
+        return None if recording.program.reads[0] else recording
+
+    def keep(self, key: Any, program: Program | None) -> None:
+        """Keeps one of `others`, of which the oldest go."""
+        while len(self.others) >= _MOST_OTHERS:
+            self.others.pop(next(iter(self.others)))
+        self.others[key] = program
 
     def made(self, program: Program) -> bool:
         """Whether the function is still what `program` was recorded from."""
@@ -52,18 +76,25 @@ class Origin:
     def free_sizes(self, wanted: Sequence[Places], recording: Recording) -> Recording:
         """Frees those that can be free; `self.free` names them. A failed attempt leaves a recording
         as it was, or costs another."""
-        for places in wanted:
-            before = str(recording.program)
+        left = list(wanted)
+        while left:
+            places, before = left[0], str(recording.program)
             try:
                 self._free_in(recording, places)
             except MemoryError:
                 raise
+            except Turn as err:
+                if err.narrower(*self._bounds(places)):
+                    self.bounds[places] = err.low, err.high
+                else:
+                    self.refused.add(left.pop(0))
+                recording = self.record()
             except Exception:  # noqa: BLE001 - whatever the function raises at another size
-                self.refused.add(places)
+                self.refused.add(left.pop(0))
                 if str(recording.program) != before:
                     recording = self.record()
             else:
-                self.free.append(places)
+                self.free.append(left.pop(0))
         return recording
 
     def fixed(self, shapes: Sequence[Sequence[Any]] | None = None) -> list[Places]:
@@ -77,7 +108,11 @@ class Origin:
                     found.setdefault((d, size, other), []).append((i, d))
         return [p for p in map(tuple, found.values()) if p not in self.refused]
 
-    def _free_in(self, recording: Recording, places: Places) -> None:
+    def _free_in(self, recording: Recording, places: Places, find_turns: bool = True) -> None:
         i, d = places[0]
         name = "batch" if d == 0 else f"{recording.names[i]}_{d}"
-        free_size(recording, self.fn, self.tensors, places, name, 1, ANY_SIZE)
+        low, high = self._bounds(places)
+        free_size(recording, self.fn, self.tensors, places, name, low, high, find_turns=find_turns)
+
+    def _bounds(self, places: Places) -> tuple[int, int]:
+        return self.bounds.get(places, (1, ANY_SIZE))

@@ -18,6 +18,7 @@ from tenon import jit
 from tenon._program import COMMON, DEAD, FOLD
 from tenon._program import note as _notes
 from tenon._program.traced import NumbersDiffer, Recording, free_size, unchanged
+from tenon._program.turns import Turn
 from tenon._submodules import on_demand
 from tenon.export import exported_program, graph_signature
 from tenon.export.decompositions import default_decompositions
@@ -113,7 +114,20 @@ def _record(
 def _free(recording: Recording, mod: Module, tensors: list[Any], size: FreeSize) -> None:
     dim = size.dim
     rule = (getattr(dim, "times", 1), getattr(dim, "plus", 0))
-    free_size(recording, mod, tensors, size.places, dim.__name__, max(dim.min, 0), dim.max, rule)
+    low, high = size.bounds or (max(dim.min, 0), dim.max)
+    try:
+        free_size(recording, mod, tensors, size.places, dim.__name__, low, high, rule)
+    except Turn as err:
+        # A hint is free where it can be. 0 and 1 may always be sizes that are others.
+        least = size.hint is None and (err.low > max(2, dim.min) or err.high != high)
+        if least or not err.narrower(low, high):
+            raise
+        size.bounds = err.low, err.high
+        raise _Anew from err
+
+
+class _Anew(Exception):
+    """The recording has to be made again."""
 
 
 def _together(size: FreeSize, hints: list[FreeSize], tensors: list[Any]) -> FreeSize:
@@ -135,10 +149,14 @@ def _free_hints(
     hints = [s for s in sizes if s.hint is not None]
 
     def attempt(wanted: list[FreeSize]) -> Recording:
-        recording = again()
-        for size in wanted:
-            _free(recording, mod, tensors, size)
-        return recording
+        while True:
+            recording = again()
+            try:
+                for size in wanted:
+                    _free(recording, mod, tensors, size)
+            except _Anew:
+                continue
+            return recording
 
     recording = attempt(done)
     for size in hints:

@@ -198,6 +198,7 @@ class FreeSize:
     dim: Dim
     hint: _Hint | None = None
     places: list[tuple[int, int]] = field(default_factory=list)
+    bounds: tuple[int, int] | None = None  # in place of the Dim's
 
     def allows(self, size: int) -> bool:
         """Whether the Dim's rule gives a size."""
