@@ -69,7 +69,7 @@ ROOMS = {
                               "pickle_streams meta whole_objects"),
     "python/tenon/masked": python("masked masked_tensor"),
     "python/tenon/nested": python("nested"),
-    "python/tenon/ao": python("quantization quantized_tensors"),
+    "python/tenon/ao": python("quantization quantization_switches quantized_tensors"),
     "python/tenon/_transform": python("vmap vmap_calls forward_ad"),
     "python/tenon/autograd": python("autograd autograd_functions gradcheck graph "
                                     "forward_ad call_modes"),

@@ -202,3 +202,13 @@ def test_functions() -> None:
     assert tn.allclose(jac, tn.diag(2 * x)) and tn.allclose(aux, x.sum())
     value, tangent, aux = func.jvp(lambda t: (t * t, t), (x,), (v,), has_aux=True)
     assert tn.allclose(tangent, 2 * x * v) and tn.equal(aux, x)
+
+
+def test_a_level_that_is_not_entered_has_no_tangents() -> None:
+    with fwd.dual_level() as level:
+        x = fwd.make_dual(tn.ones(2), tn.full((2,), 3.0))
+        for inside in (None, 0, level):
+            assert fwd.unpack_dual(x, level=inside).tangent.tolist() == [3, 3]
+        assert fwd.unpack_dual(x, level=1).tangent is None
+        assert fwd.unpack_dual(tn.ones(2)).tangent is None
+    assert fwd.unpack_dual(x).tangent is None

@@ -65,10 +65,10 @@ class UniformQuantizationObserverBase(ObserverBase):
             if not quant_min <= 0 <= quant_max or quant_min >= quant_max:
                 raise ValueError("quant_min and quant_max must be ordered and include zero")
             self.quant_min, self.quant_max = quant_min, quant_max
-        elif reduce_range:
-            self.quant_min, self.quant_max = dtype.low // 2, dtype.high // 2
         else:
             self.quant_min, self.quant_max = dtype.low, dtype.high
+        if reduce_range:  # a range that was given, too
+            self.quant_min, self.quant_max = self.quant_min // 2, self.quant_max // 2
 
     def _calculate_qparams(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         if not bool((low <= high).all()):
@@ -140,7 +140,6 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
 
     def __init__(self, averaging_constant: float = 0.01, dtype: QType = quint8,
                  qscheme: QScheme = per_tensor_affine, **kwargs: Any) -> None:  # fmt: skip
-        self.averaging_constant = averaging_constant
         super().__init__(dtype, qscheme, **kwargs)
         self.averaging_constant = averaging_constant
 

@@ -61,4 +61,7 @@ def get_default_qat_qconfig(backend: str = "x86", version: int = 1) -> QConfig:
         return QConfig(
             fq.default_fake_quant.with_args(reduce_range=False), fq.default_weight_fake_quant
         )
-    return QConfig(fq.default_fake_quant, fq.default_per_channel_weight_fake_quant)
+    return QConfig(
+        fq.default_fake_quant.with_args(reduce_range=backend != "onednn"),
+        fq.default_per_channel_weight_fake_quant,
+    )

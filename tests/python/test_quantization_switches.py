@@ -1,0 +1,164 @@
+"""Switches of grids while a model is trained, and what layers of whole numbers keep and give."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+import stored
+import tenon as tn
+from tenon import nn
+from tenon.ao import quantization as tq
+from tenon.ao.nn import quantized
+
+X = tn.tensor([[0.0, 0.4, 1.1, 2.55], [-2.55, -1.3, 0.3, 1.0]])
+
+
+def test_switches_of_a_fake_grid() -> None:
+    net = nn.Sequential(tq.FakeQuantize(), nn.Sequential(tq.FakeQuantize()), nn.ReLU())
+    first, second = net[0], net[1][0]
+    for off, on, name in (
+        (tq.disable_observer, tq.enable_observer, "observer_enabled"),
+        (tq.disable_fake_quant, tq.enable_fake_quant, "fake_quant_enabled"),
+    ):
+        for switch, want in ((off, 0), (on, 1), (off, 0)):
+            net.apply(switch)
+            assert [getattr(m, name).tolist() for m in (first, second)] == [[want]] * 2
+    assert first(X).equal(X) and first.scale.tolist() == [1] and first.zero_point.tolist() == [0]
+    net.apply(tq.enable_fake_quant)
+    assert first(X).equal(X.round().clamp(0, 255))  # the grid that it began with
+    net.apply(tq.enable_observer)
+    assert first(X).sub(X).abs().max().item() <= first.scale.item() / 2 * 1.001
+    assert first.scale.item() == pytest.approx(5.1 / 255)
+    seen = first.scale.clone()
+    net.apply(tq.disable_observer)
+    first(X * 100)
+    assert first.scale.equal(seen)
+    assert {"scale", "zero_point", "fake_quant_enabled", "observer_enabled"} <= set(
+        first.state_dict()
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_averages_of_each_channel(axis: int) -> None:
+    """The first batch whole, then a part of the way to each later one."""
+    for kind, share in ((tq.MovingAveragePerChannelMinMaxObserver, 0.25),
+                        (tq.PerChannelMinMaxObserver, None)):  # fmt: skip
+        options = {} if share is None else {"averaging_constant": share}
+        observer = kind(ch_axis=axis, **options)
+        for batch in (X, X * 2 + 1):
+            observer(batch)
+        low, high = (getattr(X, end)(1 - axis).numpy() for end in ("amin", "amax"))
+        low2, high2 = low * 2 + 1, high * 2 + 1
+        want = (np.minimum(low, low2), np.maximum(high, high2))
+        if share is not None:
+            want = (low + share * (low2 - low), high + share * (high2 - high))
+        np.testing.assert_allclose(observer.min_val.numpy(), want[0], rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(observer.max_val.numpy(), want[1], rtol=1e-6, atol=1e-6)
+        scale, middle = observer.calculate_qparams()
+        assert scale.shape == middle.shape == (X.shape[axis],)
+    whole = tq.MovingAverageMinMaxObserver(averaging_constant=0.25)
+    whole(X)
+    whole(X * 2)
+    assert whole.max_val.item() == pytest.approx(2.55 * 1.25)
+
+
+@pytest.mark.parametrize(("backend", "channels", "high"), [
+    ("x86", True, 127), ("fbgemm", True, 127), ("onednn", True, 255), ("qnnpack", False, 255),
+])  # fmt: skip
+def test_grids_of_training(backend: str, channels: bool, high: int) -> None:
+    config = tq.get_default_qat_qconfig(backend)
+    activation, weight = config.activation(), config.weight()
+    assert weight.is_per_channel is channels
+    activation(X)
+    assert activation.scale.item() == pytest.approx(5.1 / high)
+    assert (activation.quant_min, activation.quant_max) == (0, high)
+
+
+@pytest.mark.parametrize("options", [
+    {"reduce_range": True}, {"quant_min": 0, "quant_max": 255, "reduce_range": True},
+    {"quant_min": 0, "quant_max": 127, "reduce_range": True}, {"quant_min": 0, "quant_max": 100},
+    {"quant_min": -100, "quant_max": 99, "dtype": "qint8", "reduce_range": True},
+    {"dtype": "qint8", "reduce_range": True, "qscheme": "per_tensor_symmetric"},
+], ids=str)  # fmt: skip
+def test_half_a_range_is_half_of_what_was_given(options: dict[str, object]) -> None:
+    def run(lib: Any) -> list[Any]:
+        words = {k: getattr(lib, v) if isinstance(v, str) else v for k, v in options.items()}
+        found: list[Any] = []
+        for name in ("MinMaxObserver", "MovingAverageMinMaxObserver", "FakeQuantize"):
+            seen = getattr(lib.ao.quantization, name)(**words)
+            seen(lib.tensor(X.tolist()))
+            scale, middle = seen.calculate_qparams()
+            found.append([scale.reshape(1), int(middle), seen.quant_min, seen.quant_max])
+        return found
+
+    def of_torch(torch: Any) -> list[Any]:
+        importlib.import_module("torch.ao.quantization")
+        return run(torch)
+
+    stored.same(run(tn), stored.of_torch(of_torch))
+
+
+def test_whole_convolutions_take_one_sample_or_many() -> None:
+    tn.manual_seed(5)
+    for layer, shape in (
+        (nn.Conv2d(2, 4, (2, 3), stride=(2, 1), padding=(1, 0), dilation=(1, 2)), (3, 2, 6, 8)),
+        (nn.Conv1d(2, 4, 3, stride=2, padding=1, dilation=2), (3, 2, 11)),
+    ):
+        data = tn.randn(shape)
+        model = nn.Sequential(tq.QuantStub(), layer, tq.DeQuantStub()).eval()
+        model.qconfig = tq.default_per_channel_qconfig
+        done = tq.quantize(model, lambda m, x: m(x), [data])
+        got, want = done(data), model(data)
+        assert got.shape == want.shape and float((got - want).abs().max()) < 0.1
+        if len(shape) == 4:
+            for sample, row in zip(data, got, strict=True):
+                assert done[1](done[0](sample)).equal(row)
+        weight = done[1].weight()
+        near = (weight - layer.weight).abs().amax(list(range(1, weight.dim())))
+        assert weight.shape == layer.weight.shape and done[1].weight_scale.shape == (4,)
+        assert bool((near <= done[1].weight_scale * 0.5001).all())
+        assert done[1].bias().equal(layer.bias)
+
+
+def test_the_grid_of_a_layer() -> None:
+    layer = quantized.Linear(2, 1)
+    assert (layer.scale, layer.zero_point, layer.input_grid) == (1.0, 0, (1.0, 0, 0, 127))
+    layer.scale, layer.zero_point, layer.output_range = 0.5, 3, (1, 90)
+    assert layer._grids() == (1.0, 0, 0, 127, 0.5, 3, 1, 90)
+    layer.relu = True
+    assert layer._grids()[-2:] == (3, 90)
+    layer.output_range = (1, 3)
+    assert layer._grids()[-2:] == (3, 4)  # a grid has two places at least
+
+
+def test_settings_leave_with_their_model() -> None:
+    model = nn.Sequential(tq.QuantStub(), nn.Linear(4, 2), tq.DeQuantStub()).eval()
+    model.qconfig = tq.default_qconfig
+    prepared = tq.prepare(model)
+    prepared(X)
+    kept = tq.convert(prepared, remove_qconfig=False)
+    assert hasattr(kept, "qconfig") and not hasattr(tq.convert(prepared), "qconfig")
+    assert isinstance(prepared[1], nn.Linear) and isinstance(kept[1], quantized.Linear)
+    whole = tq.convert(prepared, inplace=True)
+    assert whole is prepared and isinstance(prepared[1], quantized.Linear)
+
+
+def test_scales_that_are_tensors() -> None:
+    want = tn.quantize_per_tensor(X, 0.25, 10, tn.quint8)
+    got = tn.quantize_per_tensor(X, tn.tensor(0.25), tn.tensor(10), tn.quint8)
+    assert got.int_repr().equal(want.int_repr())
+    assert type(got.q_scale()) is float and type(got.q_zero_point()) is int
+    rows = tn.quantize_per_tensor([X[0], X[1]], tn.tensor([0.25, 0.5]), tn.tensor([10, 20]),
+                                  tn.quint8)  # fmt: skip
+    assert [(r.q_scale(), r.q_zero_point()) for r in rows] == [(0.25, 10), (0.5, 20)]
+
+
+def test_an_observer_that_sees_nothing() -> None:
+    observer = tq.PlaceholderObserver(dtype=tn.float16, is_dynamic=True)
+    assert observer.dtype is tn.float16 and observer.is_dynamic and observer(X) is X
+    assert not tq.PlaceholderObserver().is_dynamic
+    with pytest.raises(RuntimeError, match="should not be called for PlaceholderObserver"):
+        observer.calculate_qparams()
