@@ -267,10 +267,23 @@ tn_status tni_composite_smooth_l1_loss(const void *args, tn_tensor **rets) {
     return reduce(&c, a->reduction, NULL, rets);
 }
 
+/* PyTorch writes some losses to memory of one argument's dtype, whatever the others are of. */
+static tn_status give_as(tn_tensor **ret, int32_t dtype) {
+    tni_scope s = {0};
+    int32_t have = tn_view_dtype(&(*ret)->v);
+    tn_tensor *y = scope_take(&s, TN_OK, *ret);
+    *ret = NULL;
+    if (tn_dtype_category(dtype) < TN_CAT_FLOAT)
+        s.st = tn_fail(TN_E_DTYPE, 1, "result type %s can't be cast to the desired output type %s",
+                       tni_type_text(have), tni_type_text(dtype));
+    return scope_finish(&s, have == dtype ? y : scope_convert(&s, y, dtype), ret);
+}
+
 tn_status tni_composite_huber_loss(const void *args, tn_tensor **rets) {
     const tn_huber_loss_args *a = args;
     comparison c = {TN_ELEMENT_LOSS_HUBER, a->delta, a->input, a->target, NULL, NULL};
-    return reduce(&c, a->reduction, a->weight, rets);
+    TN_TRY(reduce(&c, a->reduction, a->weight, rets));
+    return give_as(rets, tn_view_dtype(a->input));
 }
 
 /* All elements must lie in [0, 1]. Tensors of devices are not waited for. */
@@ -294,6 +307,10 @@ tn_status tni_composite_binary_cross_entropy(const void *args, tn_tensor **rets)
     const tn_binary_cross_entropy_args *a = args;
     TN_TRY(check_probabilities(a->input, 0, "input"));
     TN_TRY(check_probabilities(a->target, 1, "target"));
+    if (tn_view_dtype(a->input) != tn_view_dtype(a->target))
+        return tn_fail(TN_E_DTYPE, 1, "Found dtype %s but expected %s",
+                       tni_type_text(tn_view_dtype(a->target)),
+                       tni_type_text(tn_view_dtype(a->input)));
     comparison c = {TN_ELEMENT_LOSS_ENTROPY, 0.0, a->input, a->target, a->weight, NULL};
     return reduce(&c, a->reduction, NULL, rets);
 }
@@ -301,12 +318,8 @@ tn_status tni_composite_binary_cross_entropy(const void *args, tn_tensor **rets)
 tn_status tni_composite_binary_cross_entropy_with_logits(const void *args, tn_tensor **rets) {
     const tn_binary_cross_entropy_with_logits_args *a = args;
     comparison c = {TN_ELEMENT_LOSS_LOGITS, 0.0, a->input, a->target, a->weight, a->pos_weight};
-    int32_t dtype = tn_view_dtype(a->target);
     TN_TRY(reduce(&c, a->reduction, NULL, rets));
-    if (tn_view_dtype(&rets[0]->v) == dtype || tn_dtype_category(dtype) < TN_CAT_FLOAT)
-        return TN_OK;
-    tni_scope s = {0}; /* PyTorch adds up in the targets' memory */
-    return scope_finish(&s, scope_convert(&s, scope_take(&s, TN_OK, rets[0]), dtype), rets);
+    return give_as(rets, tn_view_dtype(a->target));
 }
 
 /* 'batchmean' is the sum over the number of samples, which is the first size. */

@@ -42,3 +42,18 @@ def test_cross_entropy_of_what_is_no_probability(bad: float) -> None:
 def test_text_is_not_cut_at_a_null() -> None:
     with pytest.raises(ValueError, match="embedded null character"):
         F.mse_loss(tn.ones(2), tn.ones(2), reduction="mean\0sum")
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e-30, 1e37])
+@pytest.mark.parametrize("n", [3, 257])
+def test_layer_norm_where_squares_are_beyond_float(scale: float, n: int) -> None:
+    x = np.sin(np.arange(2 * n)).reshape(2, n).astype("float32") * np.float32(scale)
+    wide = x.astype("float64")
+    spread = np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+    want = (wide - wide.mean(-1, keepdims=True)) / spread
+    got, mean, rstd = tn.native_layer_norm(tn.from_numpy(x), (n,), None, None, 1e-5)
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(rstd.numpy(), 1 / spread, rtol=1e-5)
+    np.testing.assert_allclose(mean.numpy(), wide.mean(-1, keepdims=True), rtol=1e-2)
+    odd = F.layer_norm(tn.tensor([1.0, float("inf"), 2.0]), (3,))
+    assert odd.isnan().all().item()

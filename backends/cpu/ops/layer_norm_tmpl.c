@@ -28,6 +28,16 @@ static const A *widen(const T *x, int64_t n, A *room) {
 }
 #endif
 
+/* The same of a row whose squares are beyond A. */
+static void wide_stats(const A *x, int64_t n, double eps, A *ret_mean, A *ret_rstd) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i];
+    double mean = sum / (double)n;
+    for (int64_t i = 0; i < n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+    *ret_mean = (A)mean;
+    *ret_rstd = (A)(1.0 / sqrt(squares / (double)n + eps));
+}
+
 static void row_stats(const A *x, int64_t n, double eps, A *ret_mean, A *ret_rstd) {
     vec s[VEC_TURN] = {0}, q[VEC_TURN] = {0};
     int64_t i = 0;
@@ -50,6 +60,7 @@ static void row_stats(const A *x, int64_t n, double eps, A *ret_mean, A *ret_rst
     }
     *ret_mean = mean;
     *ret_rstd = (A)(1.0 / sqrt((double)vec_sum_turns(q) / (double)n + eps));
+    if (!(*ret_rstd > 0)) wide_stats(x, n, eps, ret_mean, ret_rstd);
 }
 
 /* ---- Forward ----------------------------------------------------------------------------------*/

@@ -452,6 +452,13 @@ static bool scatter(plan *p, tn_tensor *value) {
     return !PyErr_Occurred();
 }
 
+/* Some of its elements lie in one place. A number may be filled in there, not assigned. */
+static bool repeats(const tn_tensor *t) {
+    for (int32_t d = 0; d < tn_tensor_ndim(t); d++)
+        if (tn_tensor_shape(t)[d] > 1 && tn_tensor_strides(t)[d] == 0) return true;
+    return false;
+}
+
 /* The value of an assignment as a tensor of t's dtype, unless it is one already; owned. */
 static tn_tensor *value_tensor(const tn_tensor *t, PyObject *value) {
     if (tnp_is_tensor(value)) return tn_tensor_ref(tnp_of(value));
@@ -466,7 +473,7 @@ static bool assign(plan *p, PyObject *value) {
     if (!fits && tnp_int_from(value, &whole) < 0) return false;
     int number = tnp_is_tensor(value) ? 0 : tnp_scalar_from(value, &s);
     if (number < 0) return false;
-    if (number && !p->nadv) return write_number(p->t, &s);
+    if (number && !p->nadv && !repeats(p->t)) return write_number(p->t, &s);
     tn_tensor *v = value_tensor(p->t, value);
     if (!v) return false;
     if (!p->nadv) return write_tensor(p->t, v);

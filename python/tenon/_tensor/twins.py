@@ -21,9 +21,39 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 
 def _reduction(number: int) -> str:
-    if not isinstance(number, int) or not 0 <= number < len(_REDUCTIONS):
+    if not isinstance(number, int):
+        got = type(number).__name__
+        raise TypeError(f"argument 'reduction' must be int (0: none, 1: mean, 2: sum), not {got}")
+    if not 0 <= number < len(_REDUCTIONS):
         raise RuntimeError(f"reduction is 0 (none), 1 (mean) or 2 (sum), not {number!r}")
     return _REDUCTIONS[number]
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    reduction: int = 0,
+) -> Tensor:
+    """See nn.functional.binary_cross_entropy_with_logits."""
+    return F.binary_cross_entropy_with_logits(
+        input, target, weight, reduction=_reduction(reduction), pos_weight=pos_weight
+    )
+
+
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 0
+) -> Tensor:
+    """See nn.functional.hinge_embedding_loss."""
+    return F.hinge_embedding_loss(input, target, margin, reduction=_reduction(reduction))
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
+) -> Tensor:
+    """See nn.functional.margin_ranking_loss."""
+    return F.margin_ranking_loss(input1, input2, target, margin, reduction=_reduction(reduction))
 
 
 def cosine_embedding_loss(
