@@ -433,11 +433,19 @@ static void put_id_list(printer *w, const char *key, const int32_t *ids, int32_t
     tni_sink_text(&w->s, "]");
 }
 
-/* Those that a run looks at. */
+/* Whether a run looks at any step of what a size follows from. */
+static bool dim_matters(const printer *w, const tni_pvalue *v, int32_t dim) {
+    bool any = false;
+    for (int32_t i = 0; i < v->nrules; i++)
+        any |= v->rule[i].index == dim && tni_p_rule_matters(w->p, v, i);
+    return any;
+}
+
+/* Those that a run looks at, with all their steps. */
 static void put_rules(printer *w, const tni_pvalue *v) {
     int32_t some = 0;
     for (int32_t i = 0; i < v->nrules; i++) {
-        if (!tni_p_rule_matters(w->p, v, i)) continue;
+        if (!dim_matters(w, v, v->rule[i].index)) continue;
         tni_sink_text(&w->s, "%s[%d, ", some++ ? ", " : ", \"rules\": [", (int)v->rule[i].index);
         put_derived(w, &v->rule[i]);
         tni_sink_text(&w->s, "]");

@@ -166,6 +166,25 @@ def test_parts_of_composites_read_the_sizes_of_their_inputs(tmp_path: Path) -> N
         run(made(LONG))
 
 
+@pytest.mark.parametrize("fn", CUT)
+@pytest.mark.parametrize("way", ("reference", "runtime", "loaded"))
+def test_models_of_onnx_look_too(fn: Any, way: str) -> None:
+    pytest.importorskip("onnx")
+    tests = pytest.importorskip("test_onnx")
+
+    class Calls(tn.nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return fn(x)
+
+    model = tn.onnx.export(Calls(), (made(SHORT),), dynamic_axes={"x": {1: "size"}}).model_proto
+    run = getattr(tests, f"run_{way}")
+    for size in (OTHER, 9):
+        got = run(model, {"x": made(size).numpy()})[0]
+        np.testing.assert_allclose(got, fn(made(size)), rtol=1e-4)
+    with pytest.raises(Exception, match=r"out of (range|bounds)|indices element out of"):
+        run(model, {"x": made(LONG).numpy()})
+
+
 def test_several_sizes_at_once() -> None:
     class Both(tn.nn.Module):
         def forward(self, x: tn.Tensor) -> tn.Tensor:
@@ -181,6 +200,14 @@ def test_several_sizes_at_once() -> None:
     for shape, name in (((21, 9), "a = 21"), ((7, 31), "b = 31")):
         with pytest.raises(RuntimeError, match=name):
             run(tn.rand(shape))
+    pytest.importorskip("onnx")
+    tests = pytest.importorskip("test_onnx")
+    model = tn.onnx.export(made).model_proto
+    x = tn.rand(7, 9)
+    np.testing.assert_array_equal(tests.run_loaded(model, {"x": x.numpy()})[0], Both()(x))
+    for shape in ((21, 9), (7, 31)):
+        with pytest.raises(RuntimeError, match="does_not_follow"):
+            tests.run_loaded(model, {"x": tn.rand(shape).numpy()})
     again = _program.load(made.program.to_bytes())
     assert again.to_bytes() == made.program.to_bytes()
     assert again.data == made.program.data

@@ -119,6 +119,10 @@ class Call:
         return str(found).split(".")[-1]
 
 
+# Names nodes that fail where a size is none that was recorded.
+_FOLLOWS = "a_size_does_not_follow_as_in_the_recording"
+
+
 class Writer:
     """A graph in the making."""
 
@@ -279,6 +283,24 @@ class Writer:
         counted = self.emit("Range", [zero, count, one], 1, {})
         return shape, self.emit("Reshape", [counted, shape], 1, {})
 
+    def kept_sizes(self, i: int, name: str) -> str:
+        """The value as long as sizes that were read of it are what they followed from, else an
+        error of whoever runs the model: the index of what is not there."""
+        rules: dict[int, list[dict[str, Any]]] = {}
+        for dim, step in self.values[i].get("rules", ()):
+            rules.setdefault(dim, []).append(step)
+        if not rules:
+            return name
+        nothing = self.const(np.zeros(1, np.int64))
+        for dim, steps in rules.items():
+            wanted = self.size({"steps": steps} if len(steps) > 1 else steps[0])
+            found = self.emit("Shape", [name], 1, {"start": dim, "end": dim + 1})
+            apart = self.emit("Sub", [found, wanted], 1, {})
+            apart = self.emit("Mul", [apart, apart], 1, {})
+            nothing = self.emit("Gather", [nothing, apart], 1, {"name": self.fresh(_FOLLOWS)})
+        shape = self.emit("Add", [self.emit("Shape", [name], 1, {}), nothing], 1, {})
+        return self.emit("Reshape", [name, shape], 1, {})
+
     # ---- All nodes -------------------------------------------------------------------------------
 
     def run(self, inputs: list[str] | None) -> None:
@@ -306,7 +328,7 @@ class Writer:
         for at, (out, name) in enumerate(zip(node["outs"], made, strict=False)):
             if out < 0:
                 continue
-            self.names[out] = name
+            self.names[out] = self.kept_sizes(out, name)
             if at in written:
                 self.looks[out] = (written[at], None, 0)
             elif sources and not node["fresh"] and not into:
