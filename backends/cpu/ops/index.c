@@ -407,7 +407,7 @@ static tn_status index_copy_any(const tn_call *call, const void *args) {
 
 static tn_status check_row(const tn_call *call, const char *row, int64_t step, int is32,
                            int64_t count, int64_t size, int64_t dim) {
-    cpu_stretch s = {.n = count, .cost = 1};
+    cpu_stretch s = {.n = step ? count : 1, .cost = 1};
     while (cpu_next_stretch(&s)) {
         const int64_t *wide = (const int64_t *)(const void *)row;
         if (!is32 && step == 8 && all_within(wide + s.begin, s.end - s.begin, size)) continue;

@@ -164,11 +164,25 @@ TMPL_INLINE void scatter_some(const places *p, int64_t how, int is32, char *self
     }
 }
 
+/* A packed line that goes to one place along dim, as an index that was expanded says. */
+TMPL_INLINE void scatter_packed(int64_t how, T *to, const T *x, int64_t n) {
+    for (int64_t l = 0; l < n; l++) to[l] = STORE(combine(how, LOAD(to[l]), LOAD(x[l])));
+}
+
 static tn_status scatter_line(const job *j, char *self, const char *src, const char *index) {
     const places *p = &j->p;
     cpu_stretch s = {.n = p->last, .cost = 1};
+    const int64_t packed = sizeof(T);
+    bool one = p->last_step[2] == 0 && p->last_step[0] == packed && p->last_step[1] == packed;
     while (cpu_next_stretch(&s)) {
-        if (j->how == TN_SCATTER_ADD && !p->is32)
+        int64_t i = one ? index_load(index, p->is32) : 0, n = s.end - s.begin;
+        T *to = (T *)(void *)(self + i * p->step[0]) + s.begin;
+        const T *x = (const T *)(const void *)src + s.begin;
+        if (one && j->how == TN_SCATTER_ADD)
+            scatter_packed(TN_SCATTER_ADD, to, x, n);
+        else if (one)
+            scatter_packed(j->how, to, x, n);
+        else if (j->how == TN_SCATTER_ADD && !p->is32)
             scatter_some(p, TN_SCATTER_ADD, 0, self, src, index, s.begin, s.end);
         else
             scatter_some(p, j->how, p->is32, self, src, index, s.begin, s.end);

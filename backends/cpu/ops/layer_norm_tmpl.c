@@ -23,7 +23,9 @@ static const A *widen(const T *x, int64_t n, A *room) {
 #else
 static const A *widen(const T *x, int64_t n, A *room) {
     if (!x) return NULL;
-    for (int64_t i = 0; i < n; i++) room[i] = LOAD(x[i]);
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) vec_store(room + i, vec_load_t(x + i));
+    for (; i < n; i++) room[i] = LOAD(x[i]);
     return room;
 }
 #endif

@@ -215,7 +215,9 @@ static A log_sum_of(const T *x, int64_t c, int64_t s, A *room, A *ret_max) {
             }
             continue;
         }
-        if (max != top) {
+        if (max == -(A)INFINITY) {
+            max = top; /* nothing has been added yet */
+        } else if (max != top) {
             for (int k = 0; k < VEC_TURN; k++) sum[k] *= (A)exp((double)(max - top));
             max = top;
         }
@@ -231,17 +233,58 @@ static A log_sum_of(const T *x, int64_t c, int64_t s, A *room, A *ret_max) {
     return max == -(A)INFINITY ? max : (A)log((double)vec_sum_turns(sum));
 }
 
+/* The same for SIDE positions that lie side by side. Sums of RISE classes are added to the others'
+ * as wholes, so that a long sum loses no more than log_sum_of's. A position that has no finite or
+ * positive maximum is left to log_sum_of. */
+enum { SIDE = 64 / (int)sizeof(A), RISE = 64 };
+static void log_sums_beside(const T *x, int64_t c, int64_t s, A *room, A *ret_most, A *ret_log) {
+    vec most[SIDE / VL], sum[SIDE / VL] = {0};
+    for (int k = 0; k < SIDE / VL; k++) most[k] = vec_all(-(A)INFINITY);
+    for (int64_t q = 0; q < c; q++) {
+        TMPL_UNROLL
+        for (int k = 0; k < SIDE / VL; k++)
+            most[k] = vec_max(vec_load_t(x + q * s + k * VL), most[k]);
+    }
+    for (int64_t at = 0; at < c; at += RISE) {
+        int64_t end = c - at < RISE ? c : at + RISE;
+        vec some[SIDE / VL] = {0};
+        for (int64_t q = at; q < end; q++) {
+            TMPL_UNROLL
+            for (int k = 0; k < SIDE / VL; k++)
+                some[k] += vec_exp(vec_load_t(x + q * s + k * VL) - most[k]);
+        }
+        for (int k = 0; k < SIDE / VL; k++) sum[k] += some[k];
+    }
+    for (int k = 0; k < SIDE / VL; k++) {
+        vec_store(ret_most + k * VL, most[k]);
+        vec_store(ret_log + k * VL, sum[k]);
+    }
+    for (int k = 0; k < SIDE; k++) {
+        if (ret_most[k] == -(A)INFINITY)
+            ret_log[k] = log_sum_of(x + k, c, s, room, ret_most + k);
+        else
+            ret_log[k] = (A)log((double)ret_log[k]);
+    }
+}
+
 static tn_status entropy_row(const job *j, int64_t i) {
     A room[BLOCK];
     double loss = 0.0, count = 0.0;
+    int64_t told = 0; /* positions whose sums are there */
     cpu_stretch s = {.n = j->s, .cost = j->c};
     while (cpu_next_stretch(&s)) {
         for (int64_t k = s.begin; k < s.end; k++) {
             const T *x = j->x + i * j->c * j->s + k;
             int64_t t = j->target[i * j->s + k];
-            A most, log_sum = log_sum_of(x, j->c, j->s, room, &most), v = 0;
-            j->most[i * j->s + k] = most;
-            j->log_sum[i * j->s + k] = log_sum;
+            A *most_at = j->most + i * j->s + k, *log_at = j->log_sum + i * j->s + k, v = 0;
+            if (k == told && j->s - k >= SIDE) {
+                log_sums_beside(x, j->c, j->s, room, most_at, log_at);
+                told += SIDE;
+            } else if (k == told) {
+                *log_at = log_sum_of(x, j->c, j->s, room, most_at);
+                told++;
+            }
+            A most = *most_at, log_sum = *log_at;
             if (t != j->ignore) {
                 v = log_sum - (LOAD(x[t * j->s]) - most);
                 loss += (double)v;
@@ -302,33 +345,77 @@ static void entropy_row_backward(const T *x, A most, A log_sum, A g, int64_t c, 
 /* The probability of a class. */
 static A entropy_p(T x, A most, A log_sum) { return (A)exp((double)(LOAD(x) - most - log_sum)); }
 
+/* The probabilities of n positions that lie side by side, n <= ACROSS, times each position's g; 0
+ * where keep is 0. */
+enum { ACROSS = 256 };
+typedef struct across {
+    A most[ACROSS], log_sum[ACROSS], g[ACROSS];
+    vec_int keep[ACROSS];
+} across;
+
+static void across_row(const across *a, const T *x, int64_t n, T *y) {
+    for (int64_t k = 0; k < n; k += VL) {
+        int64_t left = n - k;
+        vec v = left >= VL ? vec_load_t(x + k) : vec_load_t_n(x + k, left, 0);
+        vec_mask keep;
+        memcpy(&keep, a->keep + k, sizeof keep);
+        v = vec_exp(v - vec_load(a->most + k) - vec_load(a->log_sum + k)) * vec_load(a->g + k);
+        v = (vec)((vec_mask)v & keep);
+        if (left >= VL) {
+            vec_store_t(y + k, v);
+        } else {
+            vec_store_t_n(y + k, v, left);
+        }
+    }
+}
+
+static A entropy_g(const job *j, int64_t at) {
+    return j->reduction == REDUCE_NONE ? LOAD(j->g[at]) : j->scale;
+}
+
+/* Positions [k, k + n) of sample i. */
+static tn_status across_positions(const job *j, int64_t i, int64_t k, int64_t n, across *a) {
+    const int64_t c = j->c, s = j->s, first = i * s + k, *target = j->target + first;
+    const T *x = j->x + i * c * s + k;
+    T *y = j->y + i * c * s + k;
+    memset(a, 0, sizeof *a);
+    for (int64_t p = 0; p < n; p++) {
+        a->most[p] = j->most_in[first + p];
+        a->log_sum[p] = j->log_sum_in[first + p];
+        a->g[p] = entropy_g(j, first + p);
+        a->keep[p] = -(target[p] != j->ignore);
+    }
+    cpu_stretch all = {.n = c, .cost = n};
+    while (cpu_next_stretch(&all))
+        for (int64_t q = all.begin; q < all.end; q++) across_row(a, x + q * s, n, y + q * s);
+    for (int64_t p = 0; p < n && all.st == TN_OK; p++) {
+        if (!a->keep[p]) continue;
+        A v = (entropy_p(x[target[p] * s + p], a->most[p], a->log_sum[p]) - 1) * a->g[p];
+        y[target[p] * s + p] = STORE(v);
+    }
+    return all.st;
+}
+
 static tn_status entropy_backward_rows(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     int64_t c = j->c, s = j->s;
+    across a;
     tn_status st = TN_OK;
     for (int64_t i = begin; i < end && st == TN_OK; i++) {
-        const T *x = j->x + i * c * s;
-        T *y = j->y + i * c * s;
-        for (int64_t k = 0; k < s && st == TN_OK; k++) {
-            int64_t t = j->target[i * s + k];
-            if (k % 1024 == 1023) st = cpu_poll();
-            A most = j->most_in[i * s + k], log_sum = j->log_sum_in[i * s + k];
-            A g = j->reduction == REDUCE_NONE ? LOAD(j->g[i * s + k]) : j->scale;
-            if (t == j->ignore) {
-                for (int64_t q = 0; q < c; q++) y[q * s + k] = STORE((A)0);
-                continue;
-            }
-            if (s == 1) {
-                entropy_row_backward(x, most, log_sum, g, c, y);
-            } else {
-                for (int64_t q = 0; q < c; q++) {
-                    A v = entropy_p(x[q * s + k], most, log_sum) * g;
-                    y[q * s + k] = STORE(v);
-                }
-            }
-            A v = (entropy_p(x[t * s + k], most, log_sum) - 1) * g;
-            y[t * s + k] = STORE(v);
+        for (int64_t k = 0; s > 1 && k < s && st == TN_OK; k += ACROSS)
+            st = across_positions(j, i, k, s - k < ACROSS ? s - k : ACROSS, &a);
+        if (s != 1) continue;
+        const T *x = j->x + i * c;
+        T *y = j->y + i * c;
+        int64_t t = j->target[i];
+        A most = j->most_in[i], log_sum = j->log_sum_in[i], g = entropy_g(j, i);
+        if (t == j->ignore) {
+            for (int64_t q = 0; q < c; q++) y[q] = STORE((A)0);
+            continue;
         }
+        entropy_row_backward(x, most, log_sum, g, c, y);
+        A v = (entropy_p(x[t], most, log_sum) - 1) * g;
+        y[t] = STORE(v);
     }
     return st;
 }

@@ -242,11 +242,30 @@ static int64_t median_of(const job *j, const T *x, item *v) {
     return v[(numbers - 1) / 2].at;
 }
 
+/* The smallest of all items, to the front. */
+static bool keep_one(const job *j, const T *x, item *v) {
+    int64_t step = j->ax.step[0], n = j->ax.n;
+    K flip = j->reversed ? KEY_LAST : 0;
+    item best = {(K)(key_of(x[0]) ^ flip), 0};
+    cpu_stretch s = {.n = n, .cost = 1};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin; i < s.end; i++) {
+            K key = (K)(key_of(x[i * step]) ^ flip);
+            if (CPU_LIKELY(key >= best.key)) continue;
+            best = (item){key, (uint32_t)i};
+        }
+    }
+    v[0] = best;
+    return s.st == TN_OK;
+}
+
 static tn_status one_row(const job *j, const T *x, const target *to, item *v, item *spare) {
     int64_t n = j->ax.n;
     bool few = j->what == TOPK && j->k > 0 && j->k <= n / 8 && n >= FEW_ROOM, done;
     int64_t at;
-    if (few)
+    if (j->what == TOPK && j->k == 1)
+        done = keep_one(j, x, v), n = 1;
+    else if (few)
         done = (n = keep_few(j, x, v)) > 0;
     else
         done = fill(j, x, v);

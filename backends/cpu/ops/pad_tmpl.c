@@ -66,10 +66,15 @@ static tn_status pad_prepare(const tn_call *call, const tn_view *wide, const int
     j->inner[0] = j->inner[1] = 0;
     for (int32_t d = j->ndim - 1; d >= 0; d--) {
         before = d >= j->ndim - pad.n / 2 ? pad.v[2 * (j->ndim - 1 - d)] : 0;
-        for (int64_t i = 0; i < wide->shape[d]; i++) map[i] = source(mode, i - before, narrow[d]);
+        int64_t known[2] = {0, 0}; /* of rows, what lies inside of the padding is not looked up */
         if (d == j->ndim - 1) {
             j->before = before;
             inner_part(before, narrow[d], wide->shape[d], j->inner);
+            memcpy(known, j->inner, sizeof known);
+        }
+        for (int64_t i = 0; i < wide->shape[d]; i++) {
+            if (i == known[0]) i = known[1];
+            if (i < wide->shape[d]) map[i] = source(mode, i - before, narrow[d]);
         }
         j->map[d] = map;
         map += wide->shape[d];

@@ -416,25 +416,50 @@ static tn_status average_side_by_side(const job *j, const T *x, T *y) {
 }
 #endif
 
-static tn_status average_plane(const job *j, const T *x, T *y) {
+/* Columns [begin, end) of a row's windows, each added up from row ys[0] to ys[1]. */
+static void column_sums(const job *j, const T *x, const int64_t *ys, int64_t begin, int64_t end,
+                        A *sum) {
+    for (int64_t ix = begin; ix < end; ix++) sum[ix] = 0;
+    for (int64_t iy = ys[0]; iy < ys[1]; iy++) {
+        const T *row = x + iy * j->w;
+        TMPL_VECTOR
+        for (int64_t ix = begin; ix < end; ix++) sum[ix] += LOAD(row[ix]);
+    }
+}
+
+/* A row of windows: columns first, whose sums windows that overlap share. sum: room for a row. */
+static tn_status average_row(const job *j, int64_t oy, const T *x, A *sum, T *y) {
     int64_t at[4];
-    cpu_stretch s = {.n = j->oh * j->ow, .cost = window_cost(j)};
-    while (cpu_next_stretch(&s)) {
-        for (int64_t i = s.begin; i < s.end; i++) {
-            int64_t count = average_window(j, i / j->ow, i % j->ow, at);
-            A sum = 0;
-            for (int64_t iy = at[0]; iy < at[1]; iy++) {
-                for (int64_t ix = at[2]; ix < at[3]; ix++) sum += LOAD(x[iy * j->w + ix]);
-            }
-            y[i] = STORE(MEAN(sum, count));
+    average_window(j, oy, 0, at);
+    cpu_stretch c = {.n = j->w, .cost = at[1] - at[0]}, s = {.n = j->ow};
+    s.cost = 1 + j->w / j->ow;
+    while (cpu_next_stretch(&c)) column_sums(j, x, at, c.begin, c.end, sum);
+    while (c.st == TN_OK && cpu_next_stretch(&s)) {
+        for (int64_t ox = s.begin; ox < s.end; ox++) {
+            int64_t count = average_window(j, oy, ox, at);
+            A all = 0;
+            for (int64_t ix = at[2]; ix < at[3]; ix++) all += sum[ix];
+            y[oy * j->ow + ox] = STORE(MEAN(all, count));
         }
     }
-    return s.st;
+    return c.st ? c.st : s.st;
+}
+
+static tn_status average_plane(const job *j, const T *x, A *sum, T *y) {
+    int64_t rows = j->adaptive ? 1 + j->h / j->oh : j->kh;
+    cpu_stretch s = {.n = j->oh, .cost = room_mul(rows, j->w)};
+    tn_status st = TN_OK;
+    while (st == TN_OK && cpu_next_stretch(&s))
+        for (int64_t oy = s.begin; oy < s.end && st == TN_OK; oy++)
+            st = average_row(j, oy, x, sum, y);
+    return st ? st : s.st;
 }
 
 static tn_status average_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    tn_status st = TN_OK;
+    uint64_t bytes;
+    void *room;
+    tn_status st = cpu_room(j->w, sizeof(A), &bytes, &room);
 #if TMPL_IS_FLOAT
     bool whole = !j->adaptive && !j->ph && !j->pw && j->sw == j->kw &&
                  (j->oh - 1) * j->sh + j->kh <= j->h && j->ow * j->kw <= j->w;
@@ -448,8 +473,9 @@ static tn_status average_planes(void *arg, int64_t begin, int64_t end) {
             continue;
         }
 #endif
-        st = average_plane(j, x, y);
+        st = average_plane(j, x, room, y);
     }
+    cpu_free(NULL, 0, room, bytes);
     return st;
 }
 

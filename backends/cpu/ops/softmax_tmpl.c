@@ -25,100 +25,150 @@ typedef struct job {
 
 /* ---- One row, packed --------------------------------------------------------------------------*/
 
-static A row_max(const A *x, int64_t n) {
+/* The rest of a row that is no vector: the row's last VL elements, of which the last `rest` are new;
+ * or the whole row where it is shorter. */
+VEC_INLINE vec rest_load(const T *x, int64_t n, A fill) {
+    return n >= VL ? vec_load_t(x + n - VL) : vec_load_t_n(x, n, fill);
+}
+
+VEC_INLINE void rest_store(T *out, vec v, int64_t n) {
+    if (n >= VL) {
+        vec_store_t(out + n - VL, v);
+    } else {
+        vec_store_t_n(out, v, n);
+    }
+}
+
+/* v with 0 in the lanes that rest_load read again or filled. */
+VEC_INLINE vec rest_only(vec v, int64_t n) {
+    vec_mask keep = n >= VL ? ~vec_first(VL - n % VL) : vec_first(n);
+    return (vec)((vec_mask)v & keep);
+}
+
+static A row_max(const T *x, int64_t n) {
     vec m = vec_all(-(A)INFINITY), m2 = m, m3 = m, m4 = m;
     int64_t i = 0;
     for (; i + 4 * VL <= n; i += 4 * VL) {
-        m = vec_max(vec_load(x + i), m);
-        m2 = vec_max(vec_load(x + i + VL), m2);
-        m3 = vec_max(vec_load(x + i + 2 * VL), m3);
-        m4 = vec_max(vec_load(x + i + 3 * VL), m4);
+        m = vec_max(vec_load_t(x + i), m);
+        m2 = vec_max(vec_load_t(x + i + VL), m2);
+        m3 = vec_max(vec_load_t(x + i + 2 * VL), m3);
+        m4 = vec_max(vec_load_t(x + i + 3 * VL), m4);
     }
-    for (; i + VL <= n; i += VL) m = vec_max(vec_load(x + i), m);
-    if (i < n) m2 = vec_max(vec_load_n(x + i, n - i, -(A)INFINITY), m2);
+    for (; i + VL <= n; i += VL) m = vec_max(vec_load_t(x + i), m);
+    if (i < n) m2 = vec_max(rest_load(x, n, -(A)INFINITY), m2);
     return vec_max_of(vec_max(vec_max(m, m2), vec_max(m3, m4)));
 }
 
-/* Sum of exp(x - m); stores the terms in y unless it is NULL. */
-static A row_exp_sum(const A *x, A m, A *y, int64_t n) {
-    vec s[VEC_TURN] = {0}, shift = vec_all(m);
+/* Sum of exp(x - m); stores the terms in e, which may be x, unless it is NULL. */
+TMPL_INLINE A row_exp_sum(const T *x, A m, A *e, int64_t n) {
+    vec s[VEC_TURN] = {0}, shift = vec_all(m), rest = vec_all(0);
     int64_t i = 0;
+    if (n % VL) rest = rest_load(x, n, -(A)INFINITY);
     for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
         TMPL_UNROLL
         for (int k = 0; k < VEC_TURN; k++) {
-            vec e = vec_exp(vec_load(x + i + k * VL) - shift);
-            s[k] += e;
-            if (y) vec_store(y + i + k * VL, e);
+            vec v = vec_exp(vec_load_t(x + i + k * VL) - shift);
+            s[k] += v;
+            if (e) vec_store(e + i + k * VL, v);
         }
     }
-    for (; i < n; i += VL) {
-        int64_t left = n - i < VL ? n - i : VL;
-        vec e = vec_exp(vec_load_n(x + i, left, -(A)INFINITY) - shift);
-        A t[VL];
-        vec_store(t, e);
-        for (int64_t k = 0; k < left; k++) {
-            if (y) y[i + k] = t[k];
-        }
-        for (int64_t k = left; k < VL; k++) t[k] = 0;
-        s[0] += vec_load(t);
+    for (; i + VL <= n; i += VL) {
+        vec v = vec_exp(vec_load_t(x + i) - shift);
+        s[0] += v;
+        if (e) vec_store(e + i, v);
+    }
+    if (i < n) {
+        vec v = vec_exp(rest - shift);
+        s[VEC_TURN - 1] += rest_only(v, n);
+        if (e && n >= VL) vec_store(e + n - VL, v);
+        if (e && n < VL) vec_store_n(e, v, n);
     }
     return vec_sum_turns(s);
 }
 
-static A row_sum(const A *x, int64_t n) {
+static A row_sum(const T *x, int64_t n) {
     vec s[VEC_TURN] = {0};
     int64_t i = 0;
     for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
         TMPL_UNROLL
-        for (int k = 0; k < VEC_TURN; k++) s[k] += vec_load(x + i + k * VL);
+        for (int k = 0; k < VEC_TURN; k++) s[k] += vec_load_t(x + i + k * VL);
     }
-    for (; i < n; i += VL) s[0] += vec_load_n(x + i, n - i, 0);
+    for (; i + VL <= n; i += VL) s[0] += vec_load_t(x + i);
+    if (i < n) s[0] += rest_only(rest_load(x, n, 0), n);
     return vec_sum_turns(s);
 }
 
-static A row_dot(const A *x, const A *y, int64_t n) {
+static A row_dot(const T *x, const T *y, int64_t n) {
     vec s[VEC_TURN] = {0};
     int64_t i = 0;
     for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
         TMPL_UNROLL
         for (int k = 0; k < VEC_TURN; k++)
-            s[k] += vec_load(x + i + k * VL) * vec_load(y + i + k * VL);
+            s[k] += vec_load_t(x + i + k * VL) * vec_load_t(y + i + k * VL);
     }
-    for (; i < n; i += VL) s[0] += vec_load_n(x + i, n - i, 0) * vec_load_n(y + i, n - i, 0);
+    for (; i + VL <= n; i += VL) s[0] += vec_load_t(x + i) * vec_load_t(y + i);
+    if (i < n) s[0] += rest_only(rest_load(x, n, 0) * rest_load(y, n, 0), n);
     return vec_sum_turns(s);
 }
 
-/* What the rows of a kind are made of: `sum` is that of the row, for LOG_SOFTMAX its logarithm. */
-static void row_write(int kind, const A *x, const A *y, A most, A sum, A *out, int64_t n) {
+/* e and out may be the same. */
+static void row_scale(const A *e, A scale, T *out, int64_t n) {
+#if TMPL_DTYPE == TMPL_F32 || TMPL_DTYPE == TMPL_F64
+    (void)e;
+    for (int64_t i = 0; i < n; i++) out[i] *= scale;
+#else
     int64_t i = 0;
-    if (kind == SOFTMAX) {
-        A scale = 1 / sum;
-        for (; i < n; i++) out[i] *= scale;
-    } else if (kind == LOG_SOFTMAX) {
-        for (; i < n; i++) out[i] = x[i] - most - sum;
-    } else if (kind == SOFTMAX_BACKWARD) {
-        for (; i < n; i++) out[i] = (x[i] - sum) * y[i];
-    } else {
-        for (; i + VL <= n; i += VL) {
-            vec_store(out + i, vec_load(x + i) - vec_exp(vec_load(y + i)) * sum);
-        }
-        if (i < n) {
-            vec p = vec_exp(vec_load_n(y + i, n - i, 0));
-            vec_store_n(out + i, vec_load_n(x + i, n - i, 0) - p * sum, n - i);
-        }
+    for (; i + VL <= n; i += VL) vec_store_t(out + i, vec_load(e + i) * scale);
+    if (i < n) vec_store_t_n(out + i, vec_load_n(e + i, n - i, 0) * scale, n - i);
+#endif
+}
+
+VEC_INLINE vec row_value(const int kind, vec x, vec y, vec most, vec sum) {
+    if (kind == LOG_SOFTMAX) return x - most - sum;
+    if (kind == SOFTMAX_BACKWARD) return (x - sum) * y;
+    return x - vec_exp(y) * sum;
+}
+
+/* What the rows of a kind are made of: `sum` is that of the row, for LOG_SOFTMAX its logarithm. The
+ * result may lie where x or y does. */
+TMPL_INLINE void row_values(const int kind, const T *x, const T *y, A most, A sum, T *out,
+                            int64_t n) {
+    const vec m = vec_all(most), s = vec_all(sum), none = vec_all(0);
+    const bool two = kind != LOG_SOFTMAX;
+    vec rest = none;
+    int64_t i = 0;
+    if (n % VL) {
+        vec with = two ? rest_load(y, n, 0) : none;
+        rest = row_value(kind, rest_load(x, n, 0), with, m, s);
+    }
+    for (; i + VL <= n; i += VL) {
+        vec with = two ? vec_load_t(y + i) : none;
+        vec_store_t(out + i, row_value(kind, vec_load_t(x + i), with, m, s));
+    }
+    if (i < n) rest_store(out, rest, n);
+}
+
+static void row_write(int kind, const T *x, const T *y, const A *e, A most, A sum, T *out,
+                      int64_t n) {
+    switch (kind) {
+    case SOFTMAX: row_scale(e, 1 / sum, out, n); return;
+    case LOG_SOFTMAX: row_values(LOG_SOFTMAX, x, y, most, sum, out, n); return;
+    case SOFTMAX_BACKWARD: row_values(SOFTMAX_BACKWARD, x, y, most, sum, out, n); return;
+    default: row_values(LOG_SOFTMAX_BACKWARD, x, y, most, sum, out, n);
     }
 }
 
-static A row_part_sum(int kind, const A *x, const A *y, A most, A *out, int64_t n) {
+static A row_part_sum(int kind, const T *x, const T *y, A most, A *e, int64_t n) {
     switch (kind) {
-    case SOFTMAX: return row_exp_sum(x, most, out, n);
+    case SOFTMAX: return row_exp_sum(x, most, e, n);
     case LOG_SOFTMAX: return row_exp_sum(x, most, NULL, n);
     case SOFTMAX_BACKWARD: return row_dot(x, y, n);
     default: return row_sum(x, n);
     }
 }
 
-static tn_status row_packed(int kind, const A *x, const A *y, A *out, int64_t n) {
+/* e: room for n terms, read by SOFTMAX alone. */
+static tn_status row_packed(int kind, const T *x, const T *y, A *e, T *out, int64_t n) {
     A most = -(A)INFINITY, sum = 0;
     bool forward = kind == SOFTMAX || kind == LOG_SOFTMAX;
     cpu_stretch m = {.n = forward ? n : 0, .cost = 1}, s = {.n = n, .cost = 1}, w = s;
@@ -127,13 +177,13 @@ static tn_status row_packed(int kind, const A *x, const A *y, A *out, int64_t n)
         if (here > most) most = here;
     }
     while (m.st == TN_OK && cpu_next_stretch(&s)) {
-        const A *from = y ? y + s.begin : NULL;
-        sum += row_part_sum(kind, x + s.begin, from, most, out + s.begin, s.end - s.begin);
+        const T *from = y ? y + s.begin : NULL;
+        sum += row_part_sum(kind, x + s.begin, from, most, e + s.begin, s.end - s.begin);
     }
     if (kind == LOG_SOFTMAX) sum = (A)log((double)sum);
     while (m.st == TN_OK && s.st == TN_OK && cpu_next_stretch(&w)) {
-        const A *from = y ? y + w.begin : NULL;
-        row_write(kind, x + w.begin, from, most, sum, out + w.begin, w.end - w.begin);
+        const T *from = y ? y + w.begin : NULL;
+        row_write(kind, x + w.begin, from, e + w.begin, most, sum, out + w.begin, w.end - w.begin);
     }
     return m.st ? m.st : s.st ? s.st : w.st;
 }
@@ -207,37 +257,32 @@ static tn_status columns(const job *j, const T *x, const T *y, T *out) {
 
 /* ---- All rows ---------------------------------------------------------------------------------*/
 
-/* A row as packed A: the row itself where it is that already, else a copy in `room`. */
-static tn_status row_in(const T *x, int64_t step, int64_t n, A *room, const A **ret) {
-#if TMPL_DTYPE == TMPL_F32 || TMPL_DTYPE == TMPL_F64
-    *ret = x;
-    if (step == 1) return TN_OK;
-#endif
-    *ret = room;
-    cpu_stretch s = {.n = n, .cost = 1};
+/* A row, packed: the row itself where it is that already, else a copy in `room`. */
+static tn_status row_in(const T *x, int64_t step, int64_t n, T *room, const T **ret) {
+    *ret = step == 1 ? x : room;
+    cpu_stretch s = {.n = step == 1 ? 0 : n, .cost = 1};
     while (cpu_next_stretch(&s))
-        for (int64_t i = s.begin; i < s.end; i++) room[i] = LOAD(x[i * step]);
+        for (int64_t i = s.begin; i < s.end; i++) room[i] = x[i * step];
     return s.st;
 }
 
-static tn_status one_row(const job *j, const int64_t *at, A *room) {
+/* room: for n terms, and for three rows. */
+static tn_status one_row(const job *j, const int64_t *at, A *e, T *room) {
     int64_t n = j->ax.n, so = j->ax.step[j->ax.count - 1];
     int backward = j->kind >= SOFTMAX_BACKWARD;
-    T *out = j->out + at[j->ax.count - 1];
-    const A *x, *y = NULL;
+    T *out = j->out + at[j->ax.count - 1], *to = so == 1 ? out : room + 2 * n;
+    const T *x, *y = NULL;
     tn_status st = row_in(j->in[0] + at[0], j->ax.step[0], n, room, &x);
     if (st == TN_OK && backward) st = row_in(j->in[1] + at[1], j->ax.step[1], n, room + n, &y);
     if (st != TN_OK) return st;
 #if TMPL_DTYPE == TMPL_F32 || TMPL_DTYPE == TMPL_F64
-    A *to = so == 1 ? out : room + 2 * n;
-#else
-    A *to = room + 2 * n;
+    e = to; /* the terms stand where the result will */
 #endif
-    st = row_packed(j->kind, x, y, to, n);
-    if ((void *)to == (void *)out || st != TN_OK) return st;
+    st = row_packed(j->kind, x, y, e, to, n);
+    if (to == out || st != TN_OK) return st;
     cpu_stretch s = {.n = n, .cost = 1};
     while (cpu_next_stretch(&s))
-        for (int64_t i = s.begin; i < s.end; i++) out[i * so] = STORE(to[i]);
+        for (int64_t i = s.begin; i < s.end; i++) out[i * so] = to[i];
     return s.st;
 }
 
@@ -249,7 +294,7 @@ static tn_status rows_of(void *arg, int64_t begin, int64_t end) {
     uint64_t bytes;
     int64_t at[AXIS_MAX];
     void *room;
-    tn_status st = cpu_room(ax->n, 3 * sizeof(A), &bytes, &room);
+    tn_status st = cpu_room(ax->n, sizeof(A) + 3 * sizeof(T), &bytes, &room);
     if (st) return st;
     for (int64_t r = begin; r < end && st == TN_OK;) {
         axis_offset(ax, r, at);
@@ -259,7 +304,7 @@ static tn_status rows_of(void *arg, int64_t begin, int64_t end) {
                              j->out + at[last] + k);
             r += SIDE;
         } else {
-            st = one_row(j, at, room);
+            st = one_row(j, at, room, (T *)(void *)((A *)room + ax->n));
             r++;
         }
     }

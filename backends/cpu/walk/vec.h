@@ -50,11 +50,28 @@ VEC_INLINE void vec_store(A *p, vec v) { memcpy(p, &v, sizeof v); }
 VEC_INLINE vec vec_select(vec_mask m, vec a, vec b) {
     return (vec)(((vec_mask)a & m) | ((vec_mask)b & ~m));
 }
+/* Ones in the first n lanes. */
+VEC_INLINE vec_mask vec_first(int64_t n) {
+    static const vec_int ones[32] = {-1, -1, -1, -1, -1, -1, -1, -1,
+                                     -1, -1, -1, -1, -1, -1, -1, -1};
+    vec_mask m;
+    memcpy(&m, ones + 16 - (n < 0 ? 0 : n > VL ? VL : n), sizeof m);
+    return m;
+}
 /* The first n elements, the others are `fill`. */
 VEC_INLINE vec vec_load_n(const A *p, int64_t n, A fill) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    vec_mask m = vec_first(n);
+#if TMPL_DTYPE == TMPL_F64
+    return vec_select(m, (vec)_mm256_maskload_pd(p, (__m256i)m), vec_all(fill));
+#else
+    return vec_select(m, (vec)_mm256_maskload_ps(p, (__m256i)m), vec_all(fill));
+#endif
+#else
     A t[VL];
     for (int64_t i = 0; i < VL; i++) t[i] = i < n ? p[i] : fill;
     return vec_load(t);
+#endif
 }
 VEC_INLINE void vec_store_n(A *p, vec v, int64_t n) {
     A t[VL];
@@ -108,7 +125,17 @@ VEC_INLINE vec vec_scale(vec a, vec k) {
     return a * (vec)(half << mantissa) * (vec)((e - half) << mantissa);
 #endif
 }
+/* In halves: the first lanes take in the last ones. */
 VEC_INLINE A vec_sum(vec v) {
+#if defined(__AVX2__) && !defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
+    __m128d s =
+        _mm_add_pd(_mm256_castpd256_pd128((__m256d)v), _mm256_extractf128_pd((__m256d)v, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
+#elif defined(__AVX2__) && !defined(__AVX512F__)
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+#else
     A t[VL];
     vec_store(t, v);
     TMPL_UNROLL
@@ -116,6 +143,7 @@ VEC_INLINE A vec_sum(vec v) {
         for (int i = 0; i < w; i++) t[i] += t[i + w];
     }
     return t[0];
+#endif
 }
 /* Sums in turns: VEC_TURN vectors take turns, so that a long sum has as many partial sums whatever the
  * instruction set, and adding does not wait for the last addition. */
@@ -133,6 +161,14 @@ VEC_INLINE A vec_max_of(vec v) {
     return _mm512_reduce_max_pd((__m512d)v);
 #elif defined(__AVX512F__)
     return _mm512_reduce_max_ps((__m512)v);
+#elif defined(__AVX2__) && TMPL_DTYPE == TMPL_F64
+    __m128d m =
+        _mm_max_pd(_mm256_castpd256_pd128((__m256d)v), _mm256_extractf128_pd((__m256d)v, 1));
+    return _mm_cvtsd_f64(_mm_max_sd(m, _mm_unpackhi_pd(m, m)));
+#elif defined(__AVX2__)
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
 #else
     A t[VL];
     vec_store(t, v);
@@ -213,6 +249,16 @@ VEC_INLINE void vec_store_t(T *p, vec v) {
     up = _mm512_mask_or_epi32(up, nan, sign, _mm512_set1_epi32(0x7fc00000));
     __m256i y = _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16));
     _mm256_storeu_si256((__m256i *)(void *)p, y);
+#elif TMPL_DTYPE == TMPL_BF16 && defined(__AVX2__)
+    const __m256i half = _mm256_set1_epi32(0x7fff), one = _mm256_set1_epi32(1);
+    const __m256i quiet = _mm256_set1_epi32(0x7fc00000);
+    __m256i x = (__m256i)v, odd = _mm256_and_si256(_mm256_srli_epi32(x, 16), one);
+    __m256i up = _mm256_add_epi32(x, _mm256_add_epi32(odd, half));
+    __m256i nan = (__m256i)_mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q);
+    __m256i sign = _mm256_and_si256(x, _mm256_set1_epi32(INT32_MIN));
+    up = _mm256_srli_epi32(_mm256_blendv_epi8(up, _mm256_or_si256(sign, quiet), nan), 16);
+    __m128i y = _mm_packus_epi32(_mm256_castsi256_si128(up), _mm256_extracti128_si256(up, 1));
+    _mm_storeu_si128((__m128i *)(void *)p, y);
 #elif TMPL_DTYPE == TMPL_F16 && defined(__AVX512F__)
     __m256 lo = _mm512_castps512_ps256((__m512)v), hi = _mm512_extractf32x8_ps((__m512)v, 1);
     _mm256_storeu_si256((__m256i *)(void *)p, half_narrow16(lo, hi));
