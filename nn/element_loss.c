@@ -58,11 +58,18 @@ static tn_tensor *below(tni_scope *s, tn_tensor *x, double number) {
     return scope_binary(s, tn_lt, x, number_of(&box, number));
 }
 
-/* The squared distance below `bound`, from where it goes on as a line, each times a factor. */
+static tn_tensor *clamp(tni_scope *s, tn_tensor *x, double most) {
+    tn_scalar_box box;
+    x = scope_binary(s, tn_minimum, x, number_of(&box, most));
+    return scope_binary(s, tn_maximum, x, number_of(&box, -most));
+}
+
+/* The squared distance below `bound`, from where it goes on as a line, each times a factor. What is
+ * squared is finite there, so that an infinite distance has the line's slope. */
 static tn_tensor *rounded(tni_scope *s, tn_tensor *d, double bound, double of_square,
                           double of_line) {
     tn_tensor *far = scope_unary(s, tn_abs, d);
-    tn_tensor *curve = scope_mul_number(s, scope_square(s, d), of_square);
+    tn_tensor *curve = scope_mul_number(s, scope_square(s, clamp(s, d, bound)), of_square);
     tn_tensor *line = scope_add_number(s, far, -0.5 * bound);
     if (of_line != 1.0) line = scope_mul_number(s, line, of_line);
     return scope_where(s, below(s, far, bound), curve, line);
@@ -125,12 +132,6 @@ static tn_tensor *terms(tni_scope *s, const comparison *c) {
     case TN_ELEMENT_LOSS_DIVERGENCE: return divergences(s, c);
     default: return scope_mul(s, scope_exp(s, t), scope_sub(s, t, x));
     }
-}
-
-static tn_tensor *clamp(tni_scope *s, tn_tensor *x, double most) {
-    tn_scalar_box box;
-    x = scope_binary(s, tn_minimum, x, number_of(&box, most));
-    return scope_binary(s, tn_maximum, x, number_of(&box, -most));
 }
 
 static tn_tensor *probability_slope(tni_scope *s, const comparison *c) {

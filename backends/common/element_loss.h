@@ -48,8 +48,8 @@ TMPL_INLINE A compare_slope(int how, compared e) {
     switch (how) {
     case COMPARE_SQUARE: return (A)2 * d;
     case COMPARE_ABSOLUTE: return f_sign(d);
-    case COMPARE_SMOOTH: return f_abs(d) < e.number ? d / e.number : f_sign(d);
-    case COMPARE_HUBER: return f_abs(d) < e.number ? d : f_sign(d) * e.number;
+    case COMPARE_SMOOTH: return f_abs(d) >= e.number ? f_sign(d) : d / e.number; /* also NaN */
+    case COMPARE_HUBER: return f_abs(d) >= e.number ? f_sign(d) * e.number : d;
     case COMPARE_ENTROPY: return d / f_maximum(((A)1 - e.x) * e.x, (A)1e-12);
     case COMPARE_LOGITS: return ((A)1 - e.t) - ((A)1 + (e.pos - (A)1) * e.t) * f_sigmoid(-e.x);
     case COMPARE_DIVERGENCE: return -e.t;
