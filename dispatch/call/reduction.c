@@ -32,14 +32,20 @@ static tn_status check_some(const reduction *r) {
     return TN_OK;
 }
 
-/* Sums are made in the dtype of out=, and one that is asked for has to be that. */
-static tn_status take_dtype_of(reduction *r, const tn_tensor *out, int32_t asked) {
+/* Sums are made in the dtype of out=, and one that is asked for has to be that; where the operator says
+ * so, a floating one of out= is taken if none is asked for. */
+static tn_status take_dtype_of_out(reduction *r, int32_t asked) {
+    const tn_op *op = r->op;
+    const tn_tensor *out = *tni_out_slot(op, r->args, 0);
+    if (!out) return TN_OK;
     int32_t have = tn_view_dtype(&out->v);
-    r->inf.compute = have;
-    return asked < 0 || asked == have
-               ? TN_OK
-               : tn_fail(TN_E_DTYPE, -1, "Expected out tensor to have dtype %s, but got %s instead",
-                         tni_type_text(asked), tni_type_text(have));
+    bool sums = op->compute_rule == TNI_COMPUTE_SUM;
+    bool follows = op->flags & TNI_OP_OUT_DTYPE && asked < 0;
+    if (sums && asked >= 0 && asked != have)
+        return tn_fail(TN_E_DTYPE, -1, "Expected out tensor to have dtype %s, but got %s instead",
+                       tni_type_text(asked), tni_type_text(have));
+    if (sums || (follows && tn_dtype_category(have) >= TN_CAT_FLOAT)) r->inf.compute = have;
+    return TN_OK;
 }
 
 /* Reads dims, keepdim and dtype out of the arguments; they are recognised by their kinds. */
@@ -66,11 +72,7 @@ static inline tn_status read_arguments(reduction *r) {
             return tn_fail(TN_E_DTYPE, -1, "there is no dtype %d", (int)dtype);
         r->inf.compute = dtype;
     }
-    const tn_tensor *out = *tni_out_slot(op, r->args, 0);
-    if (out && op->compute_rule == TNI_COMPUTE_SUM) TN_TRY(take_dtype_of(r, out, dtype));
-    if (out && op->flags & TNI_OP_OUT_DTYPE && dtype < 0 &&
-        tn_dtype_category(tn_view_dtype(&out->v)) >= TN_CAT_FLOAT)
-        r->inf.compute = tn_view_dtype(&out->v);
+    TN_TRY(take_dtype_of_out(r, dtype));
     int32_t given = dtype >= 0 ? dtype : tn_view_dtype(&r->in->v);
     if (op->compute_rule == TNI_COMPUTE_FLOAT && tn_dtype_category(given) < TN_CAT_FLOAT)
         return tn_fail(TN_E_DTYPE, -1,

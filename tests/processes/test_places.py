@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ranks import left_in_shared_memory, need, shared_memory
+from ranks import left_in_shared_memory, need, run, shared_memory
 from tenon import distributed
 from tenon.distributed import _place
 from tenon.distributed import run as launcher
@@ -133,6 +133,17 @@ def test_arguments_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="WORLD_SIZE is not"):
         distributed.init_process_group("gloo")
     assert not distributed.is_initialized()
+
+
+@pytest.mark.parametrize("method", ["env://", "file", "tcp"])
+def test_nobody_else_can_reach_a_job(method: str, tmp_path: Path) -> None:
+    """Stores and launchers listen nowhere, processes at addresses that this machine alone knows."""
+    port = 29650 + os.getpid() % 300
+    url = {"file": f"file://{tmp_path}/met", "tcp": f"tcp://localhost:{port}"}.get(method, method)
+    said = run("gloo", 2, "sockets.py", url, str(port + 1))
+    found = [line.split()[2:] for line in said.splitlines()]
+    assert len(found) == 2
+    assert all(addresses and {*addresses} <= {"127.0.0.1", "::1"} for addresses in found), found
 
 
 FAULT = """

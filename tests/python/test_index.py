@@ -282,3 +282,11 @@ def test_strides_that_nobody_walks() -> None:
     empty = tenon.empty(0, 2**31, 2**31)
     assert empty.stride() == (2**62, 2**31, 1)
     assert empty.tolist() == [] and memoryview(empty).strides == (0, 0, 0)
+    assert empty.nonzero().shape == (0, 3)
+    assert empty[tenon.zeros(0, dtype=tenon.int64)].shape == empty.shape
+    assert tenon.empty(2**31, 2**31, 0)[:0].index_select(1, tenon.tensor([5])).shape == (0, 1, 0)
+    assert empty.normal_().bernoulli_(0.5).tril().numel() == 0
+    assert empty.argmax(1).shape == (0, 2**31) and empty.sum().item() == 0
+    index = tenon.zeros(0, 2**31, 2**31, dtype=tenon.int64)
+    assert empty.gather(0, index).shape == empty.shape
+    assert empty.scatter_add_(2, index, empty).shape == empty.shape

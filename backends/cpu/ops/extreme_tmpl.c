@@ -317,7 +317,7 @@ static tn_status of_all(const tn_call *call, const tn_view *x, tn_view *out, boo
     j.blocks = room;
     walk_init(&j.w, 1);
     for (int32_t d = 0; d < x->ndim; d++) {
-        int64_t step = x->strides[d] * (int64_t)sizeof(T);
+        int64_t step = walk_step_of(x, d);
         walk_add(&j.w, x->shape[d], &step);
     }
     st = cpu_parallel(blocks, 1, some_blocks, &j);

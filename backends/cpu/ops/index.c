@@ -21,10 +21,6 @@ static tn_status offsets_new(const tn_call *call, int64_t n, int64_t **ret) {
     return st;
 }
 
-static int64_t stride_bytes(const tn_view *v, int64_t d) {
-    return v->ndim ? v->strides[d] * tn_view_itemsize(v) : 0;
-}
-
 /* at[n] = (the first time) or += index[n] * step, wrapped and checked. */
 static tn_status add_positions(const tn_call *call, const tn_view *index, int64_t size,
                                int64_t step, int64_t dim, bool first, int64_t *at) {
@@ -33,7 +29,7 @@ static tn_status add_positions(const tn_call *call, const tn_view *index, int64_
     int is32 = tn_view_dtype(index) == TN_I32;
     walk_init(&w, 1);
     for (int32_t d = 0; d < index->ndim; d++) {
-        int64_t s = stride_bytes(index, d);
+        int64_t s = walk_step_of(index, d);
         walk_add(&w, index->shape[d], &s);
     }
     walk_seek(&w, 0, &p);
@@ -66,7 +62,7 @@ static tn_status offsets_of_dims(const tn_view *b, int64_t first, int32_t ndim, 
     walk_at p;
     walk_init(&w, 1);
     for (int32_t d = 0; d < ndim; d++) {
-        int64_t s = stride_bytes(b, first + d);
+        int64_t s = walk_step_of(b, first + d);
         walk_add(&w, b->shape[first + d], &s);
     }
     walk_seek(&w, 0, &p);
@@ -84,7 +80,7 @@ static tn_status offsets_of_dims(const tn_view *b, int64_t first, int32_t ndim, 
 static void add_dims(walk *w, const tn_view *a, int64_t from_a, const tn_view *b, int64_t from_b,
                      int64_t count) {
     for (int64_t d = 0; d < count; d++) {
-        int64_t step[2] = {stride_bytes(a, from_a + d), stride_bytes(b, from_b + d)};
+        int64_t step[2] = {walk_step_of(a, from_a + d), walk_step_of(b, from_b + d)};
         walk_add(w, a->shape[from_a + d], step);
     }
 }
@@ -107,7 +103,7 @@ tn_status slices_of_indices(slices *s, const tn_call *call, const tn_view *a, co
     tn_status st = slices_start(s, call, a, b, index->numel);
     if (st != TN_OK) return st;
     for (int64_t k = 0; k < indices.n && st == TN_OK; k++)
-        st = add_positions(call, indices.v[k], a->shape[first + k], stride_bytes(a, first + k),
+        st = add_positions(call, indices.v[k], a->shape[first + k], walk_step_of(a, first + k),
                            dims[k], k == 0, s->at_a);
     if (st == TN_OK) st = offsets_of_dims(b, first, index->ndim, s->at_b);
     if (st != TN_OK) return st;
@@ -122,8 +118,8 @@ tn_status slices_of_vector(slices *s, const tn_call *call, const tn_view *a, con
     tn_status st = slices_start(s, call, a, b, index->numel);
     if (st != TN_OK) return st;
     int is32 = tn_view_dtype(index) == TN_I32;
-    int64_t size = a->ndim ? a->shape[dim] : 1, step = index->ndim ? stride_bytes(index, 0) : 0;
-    int64_t step_a = stride_bytes(a, dim), step_b = stride_bytes(b, dim);
+    int64_t size = a->ndim ? a->shape[dim] : 1, step = index->ndim ? walk_step_of(index, 0) : 0;
+    int64_t step_a = walk_step_of(a, dim), step_b = walk_step_of(b, dim);
     cpu_stretch all = {.n = s->n, .cost = 1};
     int64_t *at_a = s->at_a, *at_b = s->at_b;
     while (cpu_next_stretch(&all)) {
@@ -364,7 +360,7 @@ static bool picked_flat(const tn__index_args *a, tn_status *ret_st) {
     uint64_t bad = 0;
     if (a->indices.n != 1 || x->ndim != 1 || !tn_view_is_contiguous(index)) return false;
     flat_pick j = {x->data,     a->out->data,       index->data,
-                   x->shape[0], stride_bytes(x, 0), tn_view_itemsize(x)};
+                   x->shape[0], walk_step_of(x, 0), tn_view_itemsize(x)};
     for (int64_t n = 0; n < index->numel; n++)
         bad |= (uint64_t)j.index[n] + (uint64_t)j.size >= 2 * (uint64_t)j.size;
     if (bad) return false;
@@ -389,7 +385,7 @@ static tn_status index_select_any(const tn_call *call, const void *args) {
     if (x->ndim == 1 && tn_view_dtype(index) == TN_I64 && tn_view_is_contiguous(index) &&
         tn_view_is_contiguous(a->out) && all_within(index->data, index->numel, x->shape[0])) {
         flat_pick j = {x->data,     a->out->data,       index->data,
-                       x->shape[0], stride_bytes(x, 0), tn_view_itemsize(x)};
+                       x->shape[0], walk_step_of(x, 0), tn_view_itemsize(x)};
         return cpu_parallel(index->numel, GRAIN_BYTES / 8, pick_range, &j);
     }
     tn_status st = slices_of_vector(&s, call, x, a->out, index, a->dim);
@@ -429,7 +425,7 @@ static tn_status check_places(const tn_call *call, const tn_view *index, int64_t
     int is32 = tn_view_dtype(index) == TN_I32;
     walk_init(&w, 1);
     for (int32_t d = 0; d < index->ndim; d++) {
-        int64_t s = stride_bytes(index, d);
+        int64_t s = walk_step_of(index, d);
         walk_add(&w, index->shape[d], &s);
     }
     int32_t last = w.ndim - 1;
@@ -459,8 +455,8 @@ static void find_places(places *p, const tn_view *self, const tn_view *src, cons
     p->n = index->ndim && fast != dim ? index->shape[dim] : 1;
     const tn_view *views[3] = {self, src, index};
     for (int k = 0; k < 3; k++) {
-        p->step[k] = views[k] ? stride_bytes(views[k], dim) : 0;
-        p->last_step[k] = views[k] && fast >= 0 ? stride_bytes(views[k], fast) : 0;
+        p->step[k] = views[k] ? walk_step_of(views[k], dim) : 0;
+        p->last_step[k] = views[k] && fast >= 0 ? walk_step_of(views[k], fast) : 0;
     }
     if (fast == dim) p->last_step[0] = 0; /* there only the index moves in self */
     p->last = fast >= 0 ? index->shape[fast] : 1;
@@ -468,7 +464,7 @@ static void find_places(places *p, const tn_view *self, const tn_view *src, cons
     for (int32_t d = 0; d < index->ndim; d++) {
         if (d == dim || d == fast) continue;
         int64_t step[3];
-        for (int k = 0; k < 3; k++) step[k] = views[k] ? stride_bytes(views[k], d) : 0;
+        for (int k = 0; k < 3; k++) step[k] = views[k] ? walk_step_of(views[k], d) : 0;
         walk_add(&p->outer, index->shape[d], step);
     }
 }
@@ -598,7 +594,7 @@ static tn_status triangle_of(const tn_view *x, const tn_view *out, int64_t diago
     if (x->numel == 0) return TN_OK;
     walk_init(&t.matrices, 1);
     for (int32_t d = 0; d < x->ndim - 2; d++) {
-        int64_t step = stride_bytes(x, d);
+        int64_t step = walk_step_of(x, d);
         walk_add(&t.matrices, x->shape[d], &step);
     }
     int64_t bytes = cols * tn_view_itemsize(x);

@@ -239,7 +239,7 @@ static void plain_walk(walk *w, const tn_view *x) {
     w->numel = x->numel;
     for (int32_t d = 0; d < x->ndim; d++) {
         w->size[d] = x->shape[d];
-        w->step[d][0] = x->strides[d] * (int64_t)sizeof(T);
+        w->step[d][0] = walk_step_of(x, d);
     }
 }
 

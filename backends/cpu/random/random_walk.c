@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/tmpl.h"
+#include "walk.h"
 
 static void add_dim(rnd_walk *w, int64_t shape, int64_t stride, int64_t other) {
     if (shape == 1) return;
@@ -51,7 +52,7 @@ static void merge_dims(rnd_walk *w) {
 }
 
 void rnd_walk_init(rnd_walk *w, const tn_view *self, const tn_view *other, bool by_memory) {
-    int64_t size = tn_view_itemsize(self), other_size = other ? tn_view_itemsize(other) : 0;
+    int64_t size = tn_view_itemsize(self);
     bool complex_ = self->dl_code == 5;
     w->data = self->data;
     w->other = other ? other->data : NULL;
@@ -64,8 +65,7 @@ void rnd_walk_init(rnd_walk *w, const tn_view *self, const tn_view *other, bool 
     if (complex_) add_dim(w, 2, w->itemsize, 0);
     for (int32_t d = self->ndim - 1; d >= 0; d--) {
         int32_t k = other ? d - (self->ndim - other->ndim) : -1;
-        int64_t step = k >= 0 && other->shape[k] != 1 ? other->strides[k] * other_size : 0;
-        add_dim(w, self->shape[d], self->strides[d] * size, step);
+        add_dim(w, self->shape[d], walk_step_of(self, d), k >= 0 ? walk_step_of(other, k) : 0);
     }
     if (by_memory) sort_dims(w);
     merge_dims(w);

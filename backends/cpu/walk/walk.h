@@ -22,6 +22,13 @@ typedef struct walk_at {
     int64_t offset[WALK_MAX];
 } walk_at;
 
+/* Bytes from an element to the next along a dimension. Where there is none the stride may be any number,
+ * whose product with a size may have no value. */
+static inline int64_t walk_step_of(const tn_view *v, int64_t d) {
+    bool none = v->numel == 0 || d >= v->ndim || v->shape[d] <= 1;
+    return none ? 0 : v->strides[d] * tn_view_itemsize(v);
+}
+
 static inline void walk_init(walk *w, int32_t count) {
     w->ndim = 0;
     w->count = count;
