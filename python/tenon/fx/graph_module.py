@@ -137,7 +137,7 @@ class GraphModule(Module):
 
     def delete_all_unused_submodules(self) -> None:
         used = {str(n.target) for n in self.graph.nodes if n.op in ("call_module", "get_attr")}
-        for name, _ in list(self.named_modules()):
+        for name, _ in list(self.named_modules(remove_duplicate=False)):
             held = any(
                 u == name or u.startswith(f"{name}.") or name.startswith(f"{u}.") for u in used
             )

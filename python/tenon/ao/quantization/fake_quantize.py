@@ -64,6 +64,9 @@ class FakeQuantize(FakeQuantizeBase):
         if self.observer_enabled[0] == 1:
             self.activation_post_process(X.detach())
             self.scale, self.zero_point = self.calculate_qparams()
+        return self._on_grid(X)
+
+    def _on_grid(self, X: Tensor) -> Tensor:
         if self.fake_quant_enabled[0] != 1:
             return X
         if self.is_per_channel:
@@ -76,9 +79,58 @@ class FakeQuantize(FakeQuantizeBase):
 
     def extra_repr(self) -> str:
         return (
-            f"quant_min={self.quant_min}, quant_max={self.quant_max}, dtype={self.dtype}, "
-            f"qscheme={self.qscheme}, scale={self.scale}, zero_point={self.zero_point}"
+            f"fake_quant_enabled={self.fake_quant_enabled}, "
+            f"observer_enabled={self.observer_enabled}, quant_min={self.quant_min}, "
+            f"quant_max={self.quant_max}, dtype={self.dtype}, qscheme={self.qscheme}, "
+            f"ch_axis={self.ch_axis}, scale={self.scale}, zero_point={self.zero_point}"
         )
+
+
+class FusedMovingAvgObsFakeQuantize(FakeQuantize):
+    """FakeQuantize over averages, whose grid has the whole range on one side where values do."""
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """The observer's grid, which is that of the layer that this becomes."""
+        return self.activation_post_process.calculate_qparams()
+
+    def _laid(self) -> tuple[Tensor, Tensor]:
+        seen = self.activation_post_process
+        if not seen.seen:
+            return self.scale, self.zero_point
+        least, most = self.quant_min, self.quant_max
+        low = seen.min_val.double().reshape(-1)
+        high = seen.max_val.double().reshape(-1)
+        around = (low < 0) & (high > 0) & self.qscheme.symmetric
+        half = (most - least) // 2
+        step = tenon.maximum((low / (half + 1)).abs(), (high / half).abs())
+        low = tenon.where(around, -step * (half + 1), low).clamp(max=0.0)
+        high = tenon.where(around, step * half, high).clamp(min=0.0)
+        scale = (high - low) / (most - least)
+        scale = tenon.where(scale.float() == 0, 0.1, scale).clamp(min=_SMALLEST)
+        from_low, from_high = least - low / scale, most - high / scale
+        nearer = abs(least) - (low / scale).abs() < abs(most) - (high / scale).abs()
+        zero = tenon.where(nearer, from_low, from_high)
+        zero = tenon.where(around, (least + most) / 2, zero).round().clamp(least, most)
+        return scale.float(), zero.to(tenon.int32)
+
+    def forward(self, X: Tensor) -> Tensor:
+        if self.observer_enabled[0] == 1:
+            self.activation_post_process(X.detach())
+            self.scale, self.zero_point = self._laid()
+        return self._on_grid(X)
+
+    def extra_repr(self) -> str:
+        seen = self.activation_post_process
+        return (
+            f"fake_quant_enabled={self.fake_quant_enabled}, "
+            f"observer_enabled={self.observer_enabled}, scale={self.scale}, "
+            f"zero_point={self.zero_point}, dtype={self.dtype}, quant_min={self.quant_min}, "
+            f"quant_max={self.quant_max}, qscheme={self.qscheme}, "
+            f"reduce_range={seen.reduce_range}"
+        )
+
+
+_SMALLEST = 6.1e-5  # of steps
 
 
 def disable_fake_quant(mod: Module) -> None:
@@ -113,4 +165,15 @@ default_weight_fake_quant = FakeQuantize.with_args(
 default_per_channel_weight_fake_quant = FakeQuantize.with_args(
     observer=MovingAveragePerChannelMinMaxObserver, quant_min=-128, quant_max=127, dtype=qint8,
     qscheme=per_channel_symmetric, reduce_range=False, ch_axis=0,
+)  # fmt: skip
+default_fused_act_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver, quant_min=0, quant_max=255, dtype=quint8,
+)  # fmt: skip
+default_fused_wt_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver, quant_min=-128, quant_max=127, dtype=qint8,
+    qscheme=per_tensor_symmetric,
+)  # fmt: skip
+default_fused_per_channel_wt_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(
+    observer=MovingAveragePerChannelMinMaxObserver, quant_min=-128, quant_max=127, dtype=qint8,
+    qscheme=per_channel_symmetric,
 )  # fmt: skip

@@ -28,6 +28,10 @@ _EPS = 1.1920928955078125e-07  # of float32
 class Factory(functools.partial[Any]):
     """Makes observers; takes further arguments."""
 
+    def __repr__(self) -> str:
+        more = "".join(f", {name}={value}" for name, value in self.keywords.items())
+        return f"functools.partial({self.func}{more}){{}}"
+
     def with_args(self, **kwargs: Any) -> Any:
         return Factory(self.func, *self.args, **{**self.keywords, **kwargs})
 
@@ -128,7 +132,9 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         return self._calculate_qparams(self.min_val, self.max_val)
 
     def extra_repr(self) -> str:
-        return f"min_val={self.min_val.tolist()}, max_val={self.max_val.tolist()}"
+        if self.min_val.dim() == 0:
+            return f"min_val={self.min_val.tolist()}, max_val={self.max_val.tolist()}"
+        return f"min_val={self.min_val}, max_val={self.max_val}"
 
     def reset_min_max_vals(self) -> None:
         """Forgets what passed."""
@@ -285,6 +291,24 @@ def _squares(begin: Tensor, end: Tensor, density: Tensor) -> Tensor:
 def _single(value: float) -> float:
     """A number as float32 has it."""
     return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+class FixedQParamsObserver(ObserverBase):
+    """Sees nothing; says a grid that is known."""
+
+    def __init__(self, scale: float, zero_point: int, dtype: QType = quint8,
+                 qscheme: QScheme = per_tensor_affine, quant_min: int = 0, quant_max: int = 255,
+                 is_dynamic: bool = False, **kwargs: Any) -> None:  # fmt: skip
+        super().__init__(dtype, is_dynamic)
+        self.quant_min, self.quant_max, self.qscheme = quant_min, quant_max, qscheme
+        self.register_buffer("scale", tenon.tensor([scale], dtype=tenon.float32))
+        self.register_buffer("zero_point", tenon.tensor([zero_point], dtype=tenon.int32))
+
+    def forward(self, X: Tensor) -> Tensor:
+        return X
+
+    def calculate_qparams(self, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        return self.scale, self.zero_point
 
 
 class PlaceholderObserver(ObserverBase):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
+import tenon
 from tenon.ao.quantization import fake_quantize as fq
 from tenon.ao.quantization import observer as ob
 
@@ -29,6 +30,14 @@ default_per_channel_qconfig = QConfig(ob.default_observer, ob.default_per_channe
 default_dynamic_qconfig = QConfig(ob.default_dynamic_quant_observer, ob.default_weight_observer)
 per_channel_dynamic_qconfig = QConfig(
     ob.default_dynamic_quant_observer, ob.default_per_channel_weight_observer
+)
+float16_dynamic_qconfig = QConfig(
+    ob.PlaceholderObserver.with_args(dtype=tenon.float16, is_dynamic=True),
+    ob.PlaceholderObserver.with_args(dtype=tenon.float16),
+)
+float16_static_qconfig = QConfig(
+    ob.PlaceholderObserver.with_args(dtype=tenon.float16),
+    ob.PlaceholderObserver.with_args(dtype=tenon.float16),
 )
 default_qat_qconfig = QConfig(fq.default_fake_quant, fq.default_weight_fake_quant)
 _BACKENDS = ("x86", "fbgemm", "qnnpack", "onednn")
@@ -57,11 +66,12 @@ def get_default_qconfig(backend: str = "x86", version: int = 0) -> QConfig:
 def get_default_qat_qconfig(backend: str = "x86", version: int = 1) -> QConfig:
     """The same for training."""
     _check(backend)
+    if version == 0:
+        results, rows = fq.default_fake_quant, fq.default_per_channel_weight_fake_quant
+        whole = fq.default_weight_fake_quant
+    else:
+        results, rows = fq.default_fused_act_fake_quant, fq.default_fused_per_channel_wt_fake_quant
+        whole = fq.default_fused_wt_fake_quant
     if backend == "qnnpack":
-        return QConfig(
-            fq.default_fake_quant.with_args(reduce_range=False), fq.default_weight_fake_quant
-        )
-    return QConfig(
-        fq.default_fake_quant.with_args(reduce_range=backend != "onednn"),
-        fq.default_per_channel_weight_fake_quant,
-    )
+        return QConfig(results.with_args(reduce_range=False), whole)
+    return QConfig(results.with_args(reduce_range=backend != "onednn"), rows)

@@ -9,22 +9,49 @@ from typing import Any
 import tenon
 from tenon import nn
 from tenon.ao.nn import intrinsic, qat, quantized
+from tenon.ao.nn.intrinsic import qat as joined
 from tenon.ao.nn.quantized import dynamic
 from tenon.ao.quantization import qconfig as qc
 from tenon.ao.quantization.fake_quantize import FakeQuantizeBase
 from tenon.ao.quantization.observer import ObserverBase, UniformQuantizationObserverBase
 from tenon.ao.quantization.stubs import DeQuantStub, QuantStub, QuantWrapper
 
-_FUSED = (intrinsic.LinearReLU, intrinsic.ConvReLU1d, intrinsic.ConvReLU2d)
+FUSED = (intrinsic.LinearReLU, intrinsic.ConvReLU1d, intrinsic.ConvReLU2d)
+_FUSED_QAT = (joined.LinearReLU, joined.ConvReLU1d, joined.ConvReLU2d)
+_WITH_NORM = (joined.ConvBn1d, joined.ConvBn2d, joined.ConvBnReLU1d, joined.ConvBnReLU2d)
 _STATIC = {
     nn.Linear: quantized.Linear,
     nn.Conv1d: quantized.Conv1d,
     nn.Conv2d: quantized.Conv2d,
     qat.Linear: quantized.Linear,
+    qat.Conv1d: quantized.Conv1d,
     qat.Conv2d: quantized.Conv2d,
+    joined.LinearReLU: quantized.Linear,
+    joined.ConvReLU1d: quantized.Conv1d,
+    joined.ConvReLU2d: quantized.Conv2d,
 }
-_QAT = {nn.Linear: qat.Linear, nn.Conv2d: qat.Conv2d}
-_OBSERVED = (*_STATIC, *_FUSED, QuantStub, quantized.FloatFunctional)
+QAT = {
+    nn.Linear: qat.Linear,
+    nn.Conv1d: qat.Conv1d,
+    nn.Conv2d: qat.Conv2d,
+    intrinsic.LinearReLU: joined.LinearReLU,
+    intrinsic.ConvReLU1d: joined.ConvReLU1d,
+    intrinsic.ConvReLU2d: joined.ConvReLU2d,
+    intrinsic.ConvBn1d: joined.ConvBn1d,
+    intrinsic.ConvBn2d: joined.ConvBn2d,
+    intrinsic.ConvBnReLU1d: joined.ConvBnReLU1d,
+    intrinsic.ConvBnReLU2d: joined.ConvBnReLU2d,
+}
+DYNAMIC: dict[Any, Any] = {
+    nn.Linear: dynamic.Linear,
+    nn.LSTM: dynamic.LSTM,
+    nn.GRU: dynamic.GRU,
+    nn.LSTMCell: dynamic.LSTMCell,
+    nn.GRUCell: dynamic.GRUCell,
+    nn.RNNCell: dynamic.RNNCell,
+}
+LAYERS = (*_STATIC, *FUSED, *_WITH_NORM)
+_OBSERVED = (*LAYERS, QuantStub, quantized.FloatFunctional)
 
 
 def propagate_qconfig_(module: nn.Module, qconfig_dict: Any = None, *args: Any) -> None:
@@ -99,9 +126,11 @@ def prepare_qat(model: nn.Module, mapping: Any = None, inplace: bool = False) ->
         raise AssertionError("prepare_qat only works on models in training mode")
     model = _wrapped(model if inplace else copy.deepcopy(model))
     propagate_qconfig_(model)
-    chosen = mapping or _QAT
+    chosen = mapping or QAT
+    done: set[int] = set()
     for name, mod in list(model.named_modules()):
-        if type(mod) in chosen and getattr(mod, "qconfig", None) is not None:
+        if type(mod) in chosen and getattr(mod, "qconfig", None) and id(mod) not in done:
+            done.update(map(id, mod.modules()))  # parts of what is joined are exchanged with it
             model.set_submodule(name, chosen[type(mod)].from_float(mod))
     _watch(model, None)
     return model
@@ -110,7 +139,7 @@ def prepare_qat(model: nn.Module, mapping: Any = None, inplace: bool = False) ->
 # ---- convert -----------------------------------------------------------------------------------
 
 
-def _grid(observer: Any) -> tuple[float, int, int, int]:
+def grid_of(observer: Any) -> tuple[float, int, int, int]:
     """Scale and zero point that were found, and the ends of the dtype: what an observer's narrower
     range has not seen still has a number there."""
     scale, zero = observer.calculate_qparams()
@@ -130,18 +159,18 @@ def _ends(observer: Any) -> tuple[float, float] | None:
     return min(float(seen.min_val), 0.0), max(float(seen.max_val), 0.0)
 
 
-def _static(mod: Any, known: dict[Any, Any]) -> nn.Module:
+def static_layer(mod: Any, known: dict[Any, Any]) -> nn.Module:
     """The layer of whole numbers for a layer that has been observed. An input that has the range of
     an observed result lies on that result's grid."""
-    relu = isinstance(mod, _FUSED)
-    layer = mod[0] if relu else mod
+    relu = isinstance(mod, (*FUSED, *_FUSED_QAT)) or getattr(mod, "relu", False)
+    layer = mod[0] if isinstance(mod, FUSED) else mod
+    layer = layer.folded() if isinstance(mod, _WITH_NORM) else layer
     made = _STATIC[type(layer)]._like(layer)
-    fake = getattr(layer, "weight_fake_quant", None)
-    observer = mod.qconfig.weight() if fake is None else fake.activation_post_process
-    made._take(layer, observer)
+    fake = getattr(mod, "weight_fake_quant", None)
+    made._take(layer, mod.qconfig.weight() if fake is None else fake)
     source = mod.input_post_process
-    made.input_grid = known.get(_ends(source)) or _grid(source)
-    made.scale, made.zero_point, *ends = _grid(mod.activation_post_process)
+    made.input_grid = known.get(_ends(source)) or grid_of(source)
+    made.scale, made.zero_point, *ends = grid_of(mod.activation_post_process)
     made.output_range, made.relu = tuple(ends), relu
     return made.train(mod.training)
 
@@ -153,14 +182,14 @@ def _swapped(mod: nn.Module, known: dict[Any, Any]) -> nn.Module | None:
     if not isinstance(observer, ObserverBase | FakeQuantizeBase):
         return None
     if isinstance(mod, QuantStub):
-        scale, zero, low, high = _grid(observer)
+        scale, zero, low, high = grid_of(observer)
         return quantized.Quantize(scale, zero, observer.dtype, low, high)
     if isinstance(mod, quantized.FloatFunctional):
-        scale, zero, low, high = _grid(observer)
         made = quantized.QFunctional()
-        made.activation_post_process = quantized.Quantize(scale, zero, observer.dtype, low, high)
+        made.scale, made.zero_point, *ends = grid_of(observer)
+        made.range = tuple(ends)
         return made
-    return _static(mod, known) if isinstance(mod, (*_STATIC, *_FUSED)) else None
+    return static_layer(mod, known) if isinstance(mod, LAYERS) else None
 
 
 def convert(module: nn.Module, mapping: Any = None, inplace: bool = False,
@@ -174,7 +203,7 @@ def convert(module: nn.Module, mapping: Any = None, inplace: bool = False,
     for mod in module.modules():
         observer = getattr(mod, "activation_post_process", None)
         if observer is not None and (ends := _ends(observer)) is not None:
-            known.setdefault(ends, _grid(observer))
+            known.setdefault(ends, grid_of(observer))
 
     def walk(around: nn.Module) -> None:
         for name, child in list(around.named_children()):
@@ -215,23 +244,22 @@ def quantize_qat(model: nn.Module, run_fn: Any, run_args: Any, inplace: bool = F
 
 def quantize_dynamic(model: nn.Module, qconfig_spec: Any = None, dtype: Any = None,
                      mapping: Any = None, inplace: bool = False) -> nn.Module:  # fmt: skip
-    """The model with weights of int8 in its linear layers, whose inputs are laid on a grid as they
-    come. qconfig_spec: kinds or names of modules, or a dict of them to QConfigs."""
-    if dtype not in (None, tenon.qint8):
-        raise ValueError(f"Don't know how to quantize with default settings for {dtype}; "
-                         "weights become tenon.qint8")  # fmt: skip
+    """The model with weights of int8 (or float16) in its linear and recurrent layers, whose inputs
+    are laid on a grid as they come. qconfig_spec: kinds or names of modules,
+    or a dict of them to QConfigs."""
+    configs = {tenon.qint8: qc.default_dynamic_qconfig, tenon.float16: qc.float16_dynamic_qconfig}
+    dtype = tenon.qint8 if dtype is None else dtype
+    if dtype not in configs:
+        raise RuntimeError(f"Don't know how to quantize with default settings for {dtype}. Provide "
+                           "full qconfig please")  # fmt: skip
+    chosen = mapping or DYNAMIC
     if qconfig_spec is None:
-        qconfig_spec = {nn.Linear}
+        qconfig_spec = set(DYNAMIC)
     if not isinstance(qconfig_spec, dict):
-        qconfig_spec = dict.fromkeys(qconfig_spec, qc.default_dynamic_qconfig)
-    kinds = [k for k in qconfig_spec if isinstance(k, type)]
-    others = [k.__name__ for k in kinds if k not in (nn.Linear, *(mapping or {}))]
-    if others:
-        raise NotImplementedError(f"quantize_dynamic takes linear layers, not {', '.join(others)}")
+        qconfig_spec = dict.fromkeys(qconfig_spec, configs[dtype])
     model = model if inplace else copy.deepcopy(model)
     model.eval()
     propagate_qconfig_(model, qconfig_spec)
-    chosen = mapping or {nn.Linear: dynamic.Linear}
     if type(model) in chosen and model.qconfig is not None:
         return chosen[type(model)].from_float(model)
     return convert(model, chosen, inplace=True)

@@ -5,22 +5,56 @@ from __future__ import annotations
 from typing import Any
 
 from tenon import nn
+from tenon._submodules import on_demand
 
-__all__ = ["ConvReLU1d", "ConvReLU2d", "LinearReLU"]
-
-
-class _Fused(nn.Sequential):
-    def __init__(self, layer: Any, relu: Any) -> None:
-        super().__init__(layer, relu)
+__all__ = ["ConvBn1d", "ConvBn2d", "ConvBnReLU1d", "ConvBnReLU2d", "ConvReLU1d", "ConvReLU2d",
+           "LinearBn1d", "LinearReLU"]  # fmt: skip
 
 
-class LinearReLU(_Fused):
+class _FusedModule(nn.Sequential):
+    """Its parts, one after the other."""
+
+
+class _Two(_FusedModule):
+    def __init__(self, first: Any, second: Any) -> None:
+        super().__init__(first, second)
+
+
+class _Three(_FusedModule):
+    def __init__(self, conv: Any, bn: Any, relu: Any) -> None:
+        super().__init__(conv, bn, relu)
+
+
+class LinearReLU(_Two):
     """relu(linear)."""
 
 
-class ConvReLU1d(_Fused):
+class LinearBn1d(_Two):
+    """norm(linear), for training."""
+
+
+class ConvReLU1d(_Two):
     """relu(conv1d)."""
 
 
-class ConvReLU2d(_Fused):
+class ConvReLU2d(_Two):
     """relu(conv2d)."""
+
+
+class ConvBn1d(_Two):
+    """norm(conv1d), for training."""
+
+
+class ConvBn2d(_Two):
+    """norm(conv2d), for training."""
+
+
+class ConvBnReLU1d(_Three):
+    """relu(norm(conv1d)), for training."""
+
+
+class ConvBnReLU2d(_Three):
+    """relu(norm(conv2d)), for training."""
+
+
+on_demand(globals())

@@ -38,10 +38,12 @@ class _Static(Packed):
         return *self.input_grid, self.scale, self.zero_point, low, max(high, low + 1)
 
     def extra_repr(self) -> str:
-        return f"{self._sizes()}, scale={self.scale}, zero_point={self.zero_point}"
+        scheme = "channel" if self.weight_scale.numel() > 1 else "tensor"
+        return (f"{self._sizes()}, scale={self.scale}, zero_point={self.zero_point}, "
+                f"qscheme=torch.per_{scheme}_affine")  # fmt: skip
 
     def _get_name(self) -> str:
-        return f"Quantized{type(self).__name__}{'ReLU' if self.relu else ''}"
+        return "QuantizedLinearReLU" if self.relu else "QuantizedLinear"
 
 
 class Linear(_Static):
@@ -90,9 +92,19 @@ class Conv2d(_Static):
         )  # fmt: skip
         return result[0] if lone else result
 
-    def _sizes(self) -> str:
+    def extra_repr(self) -> str:
+        usual = {"padding": 0, "dilation": 1}
+        around = [f"{name}={getattr(self, name)}" for name, value in usual.items()
+                  if any(v != value for v in getattr(self, name))]  # fmt: skip
+        around += [] if self.groups == 1 else [f"groups={self.groups}"]
+        around += [] if self._bias is not None else ["bias=False"]
         return ", ".join([f"{self.in_channels}, {self.out_channels}",
-                          *(f"{n}={getattr(self, n)}" for n in self._taken[2:])])  # fmt: skip
+                          f"kernel_size={self.kernel_size}", f"stride={self.stride}",
+                          f"scale={self.scale}", f"zero_point={self.zero_point}",
+                          *around])  # fmt: skip
+
+    def _get_name(self) -> str:
+        return f"QuantizedConv{'ReLU' if self.relu else ''}{self.weight_int8.dim() - 2}d"
 
 
 class Conv1d(Conv2d):
@@ -117,7 +129,7 @@ class Quantize(nn.Module):
         self.low = dtype.low if low is None else low
         self.high = dtype.high if high is None else high
         self.register_buffer("scale", tenon.as_tensor(scale, dtype=tenon.float32).reshape(1))
-        self.register_buffer("zero_point", tenon.as_tensor(zero_point).int().reshape(1))
+        self.register_buffer("zero_point", tenon.as_tensor(zero_point).long().reshape(1))
 
     def forward(self, X: Tensor) -> Tensor:
         return tenon.fake_quantize_per_tensor_affine(
@@ -146,30 +158,54 @@ class FloatFunctional(nn.Module):
         raise RuntimeError("FloatFunctional is not intended to use the 'forward'. Please use the "
                            "underlying operation")  # fmt: skip
 
+    def _seen(self, result: Tensor) -> Tensor:
+        return self.activation_post_process(result)
+
     def add(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.activation_post_process(tenon.add(x, y))
+        return self._seen(tenon.add(x, y))
 
     def add_scalar(self, x: Tensor, y: float) -> Tensor:
         return tenon.add(x, y)
 
     def mul(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.activation_post_process(tenon.mul(x, y))
+        return self._seen(tenon.mul(x, y))
 
     def mul_scalar(self, x: Tensor, y: float) -> Tensor:
         return tenon.mul(x, y)
 
     def cat(self, x: Any, dim: int = 0) -> Tensor:
-        return self.activation_post_process(tenon.cat(x, dim))
+        return self._seen(tenon.cat(x, dim))
 
     def add_relu(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.activation_post_process(tenon.relu(tenon.add(x, y)))
+        return self._seen(tenon.relu(tenon.add(x, y)))
 
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.activation_post_process(tenon.matmul(x, y))
+        return self._seen(tenon.matmul(x, y))
 
 
 class QFunctional(FloatFunctional):
     """The same, whose results lie on the grid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.zero_point = 1.0, 0
+        self.range = (0, 255)
+
+    def _seen(self, result: Tensor) -> Tensor:
+        laid = tenon.fake_quantize_per_tensor_affine(
+            result, self.scale, self.zero_point, *self.range
+        )
+        return super()._seen(laid)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {"scale": self.scale, "zero_point": self.zero_point, "range": self.range}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def extra_repr(self) -> str:
+        return f"scale={self.scale}, zero_point={self.zero_point}"
 
     def _get_name(self) -> str:
         return "QFunctional"

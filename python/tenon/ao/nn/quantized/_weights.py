@@ -13,7 +13,7 @@ def whole_numbers(weight: Tensor, observer: Any) -> tuple[Tensor, Tensor]:
     if not observer.qscheme.symmetric or observer.dtype.low >= 0:
         raise ValueError("weights lie on symmetric grids of qint8: use default_weight_observer or "
                          "default_per_channel_weight_observer")  # fmt: skip
-    if getattr(observer, "ch_axis", 0) != 0:
+    if observer.qscheme.per_channel and observer.ch_axis != 0:
         raise ValueError("grids of weights are laid along their first dimension (ch_axis=0)")
     weight = weight.detach().float()
     observer(weight)

@@ -8,8 +8,10 @@ import tenon
 from tenon import Tensor, nn
 from tenon._C import _ops
 from tenon.ao.nn.quantized._weights import Packed
+from tenon.ao.nn.quantized.dynamic.rnn import GRU, LSTM, GRUCell, LSTMCell, RNNCell
+from tenon.nn import functional as F
 
-__all__ = ["Linear"]
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "Linear", "RNNCell"]
 
 
 class Linear(Packed):
@@ -18,17 +20,22 @@ class Linear(Packed):
     def __init__(self, in_features: int, out_features: int, bias_: bool = True,
                  dtype: Any = None) -> None:  # fmt: skip
         super().__init__()
-        self.in_features, self.out_features = in_features, out_features
+        self.in_features, self.out_features, self.relu = in_features, out_features, False
         self._hold(tenon.zeros(out_features, in_features, dtype=tenon.int8), tenon.ones(1),
                    tenon.zeros(out_features) if bias_ else None)  # fmt: skip
 
     @classmethod
-    def from_float(cls, mod: Any) -> Linear:
+    def from_float(cls, mod: Any, **options: Any) -> Any:
+        if mod.qconfig.weight().dtype is tenon.float16:
+            return HalfLinear(mod)
         made = cls(mod.in_features, mod.out_features, mod.bias is not None)
         made._take(mod, mod.qconfig.weight())
         return made
 
     def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self._product(x)) if self.relu else self._product(x)
+
+    def _product(self, x: Tensor) -> Tensor:
         scale, bias, dtype = self.weight_scale, self._bias, x.dtype
         if dtype == scale.dtype == tenon.float32:
             return _ops._linear_int8(x, self.weight_int8, scale, bias, 0.0, 0, 0, 127)
@@ -37,12 +44,40 @@ class Linear(Packed):
         return y.to(dtype)
 
     def _get_name(self) -> str:
-        return "DynamicQuantizedLinear"
+        return "DynamicQuantizedLinearReLU" if self.relu else "DynamicQuantizedLinear"
 
     def extra_repr(self) -> str:
         scheme = "channel" if self.weight_scale.numel() > 1 else "tensor"
         return (f"in_features={self.in_features}, out_features={self.out_features}, "
                 f"dtype=torch.qint8, qscheme=torch.per_{scheme}_affine")  # fmt: skip
+
+
+class HalfLinear(nn.Module):
+    """input @ weight.T + bias, with a weight of float16."""
+
+    def __init__(self, mod: Any) -> None:
+        super().__init__()
+        self.in_features, self.out_features = mod.in_features, mod.out_features
+        top = tenon.finfo(tenon.float16).max
+        self.register_buffer("weight_half", mod.weight.detach().clamp(-top, top).half())
+        self.register_buffer("_bias", None if mod.bias is None else mod.bias.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight().to(x.dtype), self._bias)
+
+    def weight(self) -> Tensor:
+        """The weight's values."""
+        return self.weight_half.float()
+
+    def bias(self) -> Tensor | None:
+        return self._bias
+
+    def _get_name(self) -> str:
+        return "DynamicQuantizedLinear"
+
+    def extra_repr(self) -> str:
+        return (f"in_features={self.in_features}, out_features={self.out_features}, "
+                "dtype=torch.float16")  # fmt: skip
 
 
 class Int8WeightLinear(nn.Module):
