@@ -479,7 +479,8 @@ tn_status tni_composite_histc(const void *args, tn_tensor **rets) {
 /* ---- repeat_interleave by counts ---------------------------------------------------------------*/
 
 /* Position i goes, repeats[i] times, to the places up to the i-th partial sum: the number of sums
- * that are <= a place is the element that stands there. */
+ * that are <= a place is the element that stands there. Sums leave marks where they lie, which are
+ * counted. */
 tn_status tni_composite_repeat_interleave_counts(const void *args, tn_tensor **rets) {
     const tn_repeat_interleave_counts_args *a = args;
     tn_tensor *repeats = tni_t(a->repeats);
@@ -495,16 +496,22 @@ tn_status tni_composite_repeat_interleave_counts(const void *args, tn_tensor **r
         return tn_new_empty(repeats, TN_INTS(a->output_size.value), TN_I64, -1, rets);
     TN_TRY(extent(repeats, &low, &high));
     if (low < 0) return tn_fail(TN_E_STATE, 0, "repeats can not be negative");
-    tn_device device = tn_tensor_device(repeats);
     tni_scope s = {0};
     tn_tensor *wide = scope_convert(&s, repeats, TN_I64);
     tn_tensor *sums = SCOPE(&s, tn_cumsum(wide, 0, -1, scope_slot(&s)));
     tn_scalar total = scope_item(&s, scope_select(&s, sums, 0, -1));
     if (s.st == TN_OK && a->output_size.has && a->output_size.value != total.i)
         s.st = tn_fail(TN_E_STATE, 1, "allocated size does not match required size");
-    int64_t where = (int64_t)device.slot << 8 | device.index;
-    tn_tensor *places = SCOPE(&s, tn_arange(total, TN_I64, where, scope_slot(&s)));
-    return scope_finish(&s, SCOPE(&s, tn__searchsorted(sums, places, 1, scope_slot(&s))), rets);
+    int64_t room = 0; /* one more, for the sums that are the total */
+    if (s.st == TN_OK && __builtin_add_overflow(total.i, 1, &room))
+        s.st = tn_fail(TN_E_VALUE, 1, "repeat_interleave: the result is too large");
+    tn_ints shape = tn_ints_of(&room, 1);
+    tn_tensor *blank = SCOPE(&s, tn_new_zeros(wide, shape, TN_I64, -1, scope_slot(&s)));
+    tn_scalar one = tn_scalar_int(1);
+    tn_tensor *marks =
+        SCOPE(&s, scatter_value(blank, 0, sums, one, TN_SCATTER_ADD, scope_slot(&s)));
+    marks = SCOPE(&s, tn_narrow(marks, 0, 0, total.i, scope_slot(&s)));
+    return scope_finish(&s, SCOPE(&s, tn_cumsum(marks, 0, -1, scope_slot(&s))), rets);
 }
 
 tn_status tni_composite_repeat_interleave_tensor(const void *args, tn_tensor **rets) {

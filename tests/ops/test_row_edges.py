@@ -238,3 +238,34 @@ def test_largest_of_windows_of_one_size(dtype: tn.dtype) -> None:
     y, at = tn_f.adaptive_max_pool1d(t, 4, True)
     assert np.array_equal(y.detach().numpy(), t.detach().numpy().reshape(3, 4, 3).max(-1))
     assert np.array_equal(t.detach().gather(1, at).numpy(), y.detach().numpy())
+
+
+@pytest.mark.parametrize("dtype", [tn.int32, tn.int64], ids=str)
+def test_elements_repeated_by_counts(dtype: tn.dtype) -> None:
+    rng = np.random.default_rng(0)
+    ends = ([0], [3], [0, 0, 0], [0, 2, 0, 0, 1, 0], [1, 0, 5], [0, 0, 7], [7, 0, 0])
+    for counts in (*ends, rng.integers(0, 4, 1000), np.zeros(40, int), np.ones(40, int)):
+        want = np.repeat(np.arange(len(counts)), counts)
+        given = tn.tensor(np.asarray(counts)).to(dtype)
+        assert np.array_equal(tn.repeat_interleave(given).numpy(), want)
+        got = tn.repeat_interleave(given[:, None].expand(-1, 2)[:, 1], output_size=len(want))
+        assert np.array_equal(got.numpy(), want)
+        assert got.dtype == tn.int64 and got.is_contiguous() and got._base is None
+        x = tn.arange(2 * len(counts)).reshape(2, -1)
+        assert np.array_equal(x.repeat_interleave(given, 1).numpy(), x.numpy().repeat(counts, 1))
+    with pytest.raises(RuntimeError, match="negative"):
+        tn.repeat_interleave(tn.tensor([1, -1], dtype=dtype))
+    with pytest.raises(RuntimeError, match="does not match"):
+        tn.repeat_interleave(tn.tensor([1, 2], dtype=dtype), output_size=4)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_any_length(mode: str) -> None:
+    rng = np.random.default_rng(0)
+    table, index = rng.normal(0, 1, (9, 5)), rng.integers(0, 9, 12)
+    offsets = np.array([0, 0, 3, 4, 4, 11, 12])
+    got = tn_f.embedding_bag(tn.tensor(index), tn.tensor(table), tn.tensor(offsets), mode=mode)
+    for bag, (begin, end) in enumerate(zip(offsets, [*offsets[1:], 12], strict=True)):
+        rows = table[index[begin:end]]
+        want = getattr(np, mode)(rows, 0) if len(rows) else np.zeros(5)
+        assert np.allclose(got[bag].numpy(), want)
