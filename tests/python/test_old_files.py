@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import io
 import pickle
+import re
 import struct
 import sys
 import tarfile
@@ -215,13 +216,38 @@ WRONG = {
     "no structure": tar(pickle=b""),
     "no tensors": tar().replace(b"tensors\0", b"tensorz\0"),
     "a member beyond the end": tar()[:2048],
+    "a reference to a module": tar(pickle=b"\x80\x02" + text("module") + b"NN\x87Q."),
+    "a size that is no number": tar().replace(b"00000000135\0", b"000000x0135\0", 1),
+    "a member that is cut off": tar()[:5662],  # its 60 bytes begin at 5632
 }  # fmt: skip
+SAID = {
+    "a tensor beyond its storage": "size (7,), stride (1,) and offset 0 does not fit",
+    "a negative stride": "a number in a stride is -1",
+    "a part beyond its storage": "a part of a storage that does not lie in it",
+    "a storage that is cut off": "a storage of 2400 bytes does not lie in the file",
+    "more storages than there are": "pickled data ends inside an item, at byte 0",
+    "a storage of code": "a storage whose location or type is not known",
+    "sizes without end": "the file is cut off in a tensor, or it has too many sizes",
+    "something that is not there": "the file refers to '99', which is not in it",
+    "a key of many digits": "the file refers to '9999999999",
+    "a module": "the file refers to 'os.system', which is not plain data",
+    "no structure": "pickled data ends inside an item, at byte 0",
+    "no tensors": "this tar archive is no checkpoint: it has no tensors",
+    "a member beyond the end": "this tar archive is no checkpoint: it has no tensors",
+    "a reference to a module": "the file holds a module, which is code",
+    "a size that is no number": "whose size is no octal number",
+    "a member that is cut off": "a member of the tar archive does not lie in it",
+}
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_tar_archives_that_are_wrong(case: str) -> None:
-    with pytest.raises(FileFormatError):
+    with pytest.raises(FileFormatError, match=re.escape(SAID[case])):
         tn.load(io.BytesIO(WRONG[case]))
+
+
+def test_a_tar_archive_may_end_with_its_last_member() -> None:
+    assert tn.load(io.BytesIO(tar()[:5692]))["b"].tolist() == [3, 5]
 
 
 def rewritten(old: bytes, new: bytes) -> bytes:
