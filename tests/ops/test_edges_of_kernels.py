@@ -242,3 +242,62 @@ def test_a_write_by_a_tensor_is_counted() -> None:
         write()
         assert x._version == before + 1
     assert x.tolist() == [3, 1, 1]
+
+
+def test_parts_of_tensors_of_few_dimensions() -> None:
+    x = np.arange(24.0).reshape(4, 3, 2)
+    row, whole = tn.tensor(x[:, 0, 0]), tn.tensor(x)
+    assert [p.tolist() for p in row.chunk(1)] == [row.tolist()]
+    with pytest.raises(RuntimeError, match="greater than 0"):
+        row.chunk(0)
+    for t, a in ((row, x[:, 0, 0]), (whole, x), (whole[:, :, 0], x[:, :, 0])):
+        for parts in (2, [1, 2]):
+            want = [p.tolist() for p in np.array_split(a, parts)]
+            assert [p.tolist() for p in t.tensor_split(parts)] == want
+        assert [p.tolist() for p in t.hsplit([1])] == [p.tolist() for p in np.hsplit(a, [1])]
+        if a.ndim > 1:
+            assert [p.tolist() for p in t.vsplit(2)] == [p.tolist() for p in np.vsplit(a, 2)]
+    assert [p.tolist() for p in whole.dsplit(2)] == [p.tolist() for p in np.dsplit(x, 2)]
+    for call in (lambda t: t.tensor_split(2), lambda t: t.hsplit(1), lambda t: t.chunk(1)):
+        with pytest.raises(RuntimeError):
+            call(tn.tensor(1.0))
+    assert whole.sum_to_size(3, 2).tolist() == x.sum(0).tolist()
+    assert whole.sum_to_size(3, 1).tolist() == x.sum((0, 2))[:, None].tolist()
+    assert whole.sum_to_size(1, 3, 2).tolist() == x.sum(0, keepdims=True).tolist()
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 40])
+def test_bytes_compared_with_numbers(n: int) -> None:
+    x = (np.arange(n) * 7 % 256).astype(np.uint8)
+    t = tn.tensor(x)
+    for number in (0, 7, 255, 2.5, -0.5, 254.5, True, float("nan"), float("inf")):
+        wide, value = x.astype(float), float(number)
+        for got, want in (
+            (t < number, wide < value), (t <= number, wide <= value), (t > number, wide > value),
+            (t >= number, wide >= value), (t == number, wide == value),
+            (t != number, wide != value),
+        ):  # fmt: skip
+            assert got.tolist() == want.tolist(), number
+
+
+def test_results_that_share_a_part_of_their_operands_memory_are_refused() -> None:
+    for dtype in (tn.float64, tn.float32, tn.int16, tn.uint8):
+        y = tn.arange(16).to(dtype)
+        for start in (1, 2, 5, 6):
+            with pytest.raises(RuntimeError, match="single memory location"):
+                tn.add(y[start : start + 4], 1, out=y[3:7])
+        tn.add(y[7:11], 1, out=y[3:7])
+        assert y[3:7].tolist() == [8, 9, 10, 11]
+
+
+def test_chances_of_nothing_and_of_all() -> None:
+    for n in (1, 2, 33):
+        x = tn.ones(n)
+        for p in (0.0, 1.0):
+            assert tn.bernoulli(x, p=p).tolist() == [p] * n
+            assert x.clone().bernoulli_(p).tolist() == [p] * n
+            got, kept = tn.native_dropout(x, p, True)
+            assert got.tolist() == [1 - p] * n and kept.tolist() == [p == 0] * n
+        for p in (-0.01, 1.01):
+            with pytest.raises(RuntimeError, match="p"):
+                tn.bernoulli(x, p=p)
