@@ -289,6 +289,8 @@ def _read() -> list[FunctionEvent]:
     while _lib.tn_profiler_at(len(events), c.byref(span)) == 0:
         start, duration = span.start_ns / 1e3, span.duration_ns / 1e3
         kind, name = _KINDS[span.kind], (span.name or b"").decode()
+        if kind == "op" and "::" not in name:  # operators of plugins say their own namespace
+            name = f"aten::{name}"
         events.append(FunctionEvent(name, kind, span.thread, start, duration))
     events.sort(key=lambda e: (e.start, -e.cpu_time_total))
     return events

@@ -14,13 +14,14 @@ from importlib import import_module
 from typing import IO, Any, BinaryIO
 
 from tenon.io import pt_old, pt_writer
+from tenon.io._tensor import SkipData as skip_data
 from tenon.io.atomic import open_to_read, replacing
 from tenon.io.errors import FileFormatError, NotPlainError, UnsafeContentError
 from tenon.io.pt_reader import MapLocation
 
 __all__ = [
     "FileFormatError", "UnsafeContentError", "add_safe_globals", "clear_safe_globals",
-    "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "save",
+    "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "save", "skip_data",
 ]  # fmt: skip
 
 _NAMING = "tenon._tensor.pickled"

@@ -692,6 +692,25 @@ def test_npy_has_no_bfloat16(tmp_path: Path) -> None:
         npy.save(tmp_path / "a.npy", tenon.ones(2, dtype=tenon.bfloat16))
 
 
+def test_files_without_the_numbers(tmp_path: Path) -> None:
+    state = tenon.nn.Linear(3, 2).state_dict()
+    whole = tenon.nn.Linear(3, 2)
+    full, empty = tmp_path / "full.pt", tmp_path / "empty.pt"
+    tenon.save(state, full)
+    with tenon.serialization.skip_data():
+        tenon.save(state, empty)
+        tenon.save(whole, tmp_path / "whole.pt")
+        unread = tenon.load(full)
+    for found in (tenon.load(empty), unread):
+        assert {k: (v.shape, v.dtype) for k, v in found.items()} == {
+            k: (v.shape, v.dtype) for k, v in state.items()
+        }
+        assert not any(v.any() for v in found.values())
+    assert empty.stat().st_size == full.stat().st_size
+    assert not tenon.load(tmp_path / "whole.pt", weights_only=False).weight.any()
+    assert tenon.load(full)["weight"].equal(state["weight"]) and state["weight"].any()
+
+
 def test_the_checksum_is_that_of_zip_archives() -> None:
     data = np.random.default_rng(0).integers(0, 256, 5000, dtype=np.uint8).tobytes()
     for size in [*range(200), 1024, 4999]:

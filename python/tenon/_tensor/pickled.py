@@ -107,7 +107,7 @@ def write(value: Any, file: BinaryIO, old: bool = False) -> None:
         pickler.dump(value)
     if old:
         rows = [
-            (place, unit, _tensor.bytes_of(_tensor.elements_of(row)))
+            (place, unit, _tensor.bytes_of(_tensor.written(row)))
             for place, unit, row in pickler.rows.values()
         ]
         pt_writer.write_row(text.getvalue(), rows, file)
@@ -116,7 +116,7 @@ def write(value: Any, file: BinaryIO, old: bool = False) -> None:
     archive.add(ROOT + "data.pkl", text.getvalue())
     archive.add(ROOT + "byteorder", _tensor.NATIVE.encode())
     for place, _, row in pickler.rows.values():
-        archive.add(f"{ROOT}data/{place}", _tensor.bytes_of(_tensor.elements_of(row)))
+        archive.add(f"{ROOT}data/{place}", _tensor.bytes_of(_tensor.written(row)))
     archive.add(ROOT + "version", b"3\n")
     archive.add(ROOT + ".data/serialization_id", hashlib.sha1(text.getvalue()).hexdigest().encode())
     archive.finish()
