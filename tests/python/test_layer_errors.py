@@ -59,6 +59,7 @@ nn.GRU(2, 3)(x(4, 2, 5))
 nn.GRU(2, 3)(x(4))
 nn.GRU(2, 3)(x(4, 2, 2), x(2, 2, 3))
 nn.GRU(2, 3)(x(4, 2), x(1, 1, 3))
+nn.RNN(2, 3)(x(4, 1, 2), x(1, 3))
 nn.LSTM(2, 3)(x(4, 2, 2), (x(1, 2, 3), x(1, 2, 4)))
 nn.LSTM(2, 3)(x(4, 2), (x(1, 1, 3), x(1, 1, 3)))
 nn.RNNCell(2, 3)(x(4, 5))
@@ -160,9 +161,6 @@ nn.functional.triplet_margin_loss(x(2), x(2), x(2), margin=0)
 # What says it in other words or another order, and a part of them.
 OWN_WORDS = {
     "nn.LSTM(2, 3, proj_size=3)": "proj_size should be a positive integer smaller than hidden_s",
-    "nn.GRU(2, 3)(x(4, 2), x(1, 1, 3))": "Expected hidden size (1, 1, 3), got [1, 1, 1, 3]",
-    "nn.LSTM(2, 3)(x(4, 2), (x(1, 1, 3), x(1, 1, 3)))":
-        "Expected hidden[0] size (1, 1, 3), got [1, 1, 1, 3]",
     "nn.LSTMCell(2, 3)(x(2), (x(1, 3), x(3)))":
         "lstm_cell: Expected hidden0 to have 1 dimensions, got 2",
     "nn.Conv2d(4, 4, 3, padding='full')": "Invalid padding string 'full', should be one of {'",

@@ -213,6 +213,8 @@ class RNNBase(Module):
         if hx is None:
             h0 = x.new_zeros((count, samples, width))
             return h0, x.new_zeros((count, samples, self.hidden_size)) if lstm else None
+        if packed is None:
+            self._check_dims(hx if lstm else (hx,), batched)
         if not batched:
             hx = tuple(s.unsqueeze(1) for s in hx) if lstm else hx.unsqueeze(1)
             x = x.transpose(0, 1) if self.batch_first else x
@@ -220,6 +222,19 @@ class RNNBase(Module):
             hx = self.permute_hidden(hx, packed.sorted_indices)
         self.check_forward_args(x, hx, None if packed is None else packed.batch_sizes)
         return hx if lstm else (hx, None)
+
+    @staticmethod
+    def _check_dims(states: tuple[Tensor, ...], batched: bool) -> None:
+        """Whether states have samples where the input has them."""
+        kind, count = ("batched", 3) if batched else ("unbatched", 2)
+        found = [f"{s.dim()}-D" for s in states]
+        if set(found) == {f"{count}-D"}:
+            return
+        got = f"({', '.join(found)}) tensors" if len(found) > 1 else f"{found[0]} tensor"
+        raise RuntimeError(
+            f"For {kind} {count}-D input, {'hx and cx' if len(found) > 1 else 'hx'} should also be "
+            f"{count}-D but got {got}"
+        )
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         packed = input if isinstance(input, PackedSequence) else None
