@@ -209,3 +209,22 @@ def test_parametrized_or_not_any_more() -> None:
     tools.register_parametrization(net, "bias", nn.ReLU())
     original = net.parametrizations.bias.original
     assert tools.remove_parametrizations(net, "bias").bias is original
+
+
+def test_counters_of_batches_are_missing_in_old_files_alone() -> None:
+    """Version 1 of a norm's state had none; so has a state that says no version."""
+    norm = nn.BatchNorm1d(2)
+    norm(tn.ones(3, 2))
+    state = nn.BatchNorm1d(2).state_dict()
+    del state["num_batches_tracked"]
+    with pytest.raises(RuntimeError, match="Missing key.*num_batches_tracked"):
+        norm.load_state_dict(state)
+    state._metadata[""]["version"] = 1
+    norm.load_state_dict(state)
+    assert norm.num_batches_tracked.item() == 1 and norm.running_mean.tolist() == [0, 0]
+    norm.load_state_dict(dict(state))
+    late = nn.BatchNorm1d(2, device="meta")
+    late.load_state_dict(state, assign=True)
+    assert late.num_batches_tracked.item() == 0
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        nn.BatchNorm1d(2, track_running_stats=False).load_state_dict(state)

@@ -8,6 +8,7 @@ so that only classes of programs are asked here, and those of ours with `takes_w
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from typing import Any
 from tenon import _C
 
 _PLAIN = {_C.Tensor, _C.dtype, _C.device, _C.Size, int, float, bool, str, type(None)}
+_TENSORS = ("Tensor", "Tensor | None")
 _OFF = _C._disabled_torch_function_impl
 _asking: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()
 
@@ -49,6 +51,32 @@ def users_level() -> int:
     return level
 
 
+def _refusal(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> TypeError | None:
+    """What was wrong with a call that failed, if a number or something else stands in a tensor's
+    place: functions of Python meet that wherever they first ask it for something."""
+    signature = inspect.signature(function)
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return None
+    at = 0
+    for name, parameter in signature.parameters.items():
+        several = parameter.kind is parameter.VAR_POSITIONAL
+        for value in given.get(name, ()) if several else [given[name]] if name in given else []:
+            at += 1
+            optional = parameter.annotation == "Tensor | None" and value is None
+            if parameter.annotation not in _TENSORS or optional or isinstance(value, _C.Tensor):
+                continue
+            place = f" (position {at})" if parameter.kind is not parameter.KEYWORD_ONLY else ""
+            return TypeError(
+                f"{function.__name__}(): argument '{name}'{place} must be Tensor, "
+                f"not {type(value).__name__}"
+            )
+    return None
+
+
 def overridable(
     function: Callable[..., Any], public: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
@@ -57,18 +85,24 @@ def overridable(
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        for arg in args:
-            if type(arg) not in _PLAIN:
-                break
-        else:
-            if not kwargs:
-                return function(*args)
-        relevant = _askable((*args, *kwargs.values()))
-        if relevant and _C._disable_overrides(0) == 0:
-            from tenon.overrides import handle_torch_function
+        try:
+            for arg in args:
+                if type(arg) not in _PLAIN:
+                    break
+            else:
+                if not kwargs:
+                    return function(*args)
+            relevant = _askable((*args, *kwargs.values()))
+            if relevant and _C._disable_overrides(0) == 0:
+                from tenon.overrides import handle_torch_function
 
-            return handle_torch_function(public or call, relevant, *args, **kwargs)
-        return function(*args, **kwargs)
+                return handle_torch_function(public or call, relevant, *args, **kwargs)
+            return function(*args, **kwargs)
+        except (AttributeError, IndexError, RuntimeError, ValueError) as err:
+            refusal = _refusal(function, args, kwargs)
+            if refusal is None:
+                raise
+            raise refusal from err
 
     _asking.add(call)
     return call

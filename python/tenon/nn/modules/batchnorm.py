@@ -85,12 +85,10 @@ class _NormBase(Module):
         if (version is None or version < 2) and self.track_running_stats:
             # Files of the first version have no counter of batches.
             key = prefix + "num_batches_tracked"
+            own = self.num_batches_tracked
             if key not in state_dict:
-                state_dict[key] = (
-                    self.num_batches_tracked
-                    if self.num_batches_tracked is not None
-                    else tenon.tensor(0, dtype=tenon.long)
-                )
+                known = own is not None and own.device.type != "meta"
+                state_dict[key] = own if known else tenon.tensor(0, dtype=tenon.long)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
