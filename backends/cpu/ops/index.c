@@ -201,8 +201,8 @@ static tn_status write_prefixes(void *arg, int64_t begin, int64_t end) {
 
 tn_status slices_write(const slices *s, slices_fn f, const void *ctx) {
     write_job j = {s, f, ctx};
+    if (s->n == 0 || s->prefix.numel == 0 || s->suffix.numel == 0) return TN_OK;
     int64_t bytes = s->n * s->suffix.numel * s->item;
-    if (bytes == 0 || s->prefix.numel == 0) return TN_OK;
     return cpu_parallel(s->prefix.numel, GRAIN_BYTES / bytes + 1, write_prefixes, &j);
 }
 
@@ -316,8 +316,8 @@ static tn_status read_range(void *arg, int64_t begin, int64_t end) {
 }
 
 static tn_status slices_read(slices *s) {
+    if (s->n == 0 || s->prefix.numel == 0 || s->suffix.numel == 0) return TN_OK;
     int64_t bytes = s->suffix.numel * s->item;
-    if (s->n == 0 || bytes == 0 || s->prefix.numel == 0) return TN_OK;
     return cpu_parallel(s->prefix.numel * s->n, GRAIN_BYTES / bytes + 1, read_range, s);
 }
 
