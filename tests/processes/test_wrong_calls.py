@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ranks import run
 
-CASES = os.environ.get("TENON_TEST_ROUNDS", "60")
+CASES = os.environ.get("TENON_TEST_ROUNDS", "40")
 
 
 @pytest.mark.slow

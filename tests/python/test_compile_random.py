@@ -13,7 +13,7 @@ import tenon as tn
 from tenon import nn
 from tenon._torch import _dynamo as dynamo
 
-ROUNDS = int(os.environ.get("TENON_TEST_ROUNDS", "900"))
+ROUNDS = int(os.environ.get("TENON_TEST_ROUNDS", "500"))
 _numbers = itertools.count()
 
 

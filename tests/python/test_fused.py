@@ -14,7 +14,7 @@ import tenon as tn
 import tenon.nn.functional as F  # noqa: N812
 from tenon import _program
 
-ROUNDS = int(os.environ.get("TENON_TEST_ROUNDS", "1800"))
+ROUNDS = int(os.environ.get("TENON_TEST_ROUNDS", "1000"))
 FLOATS = (tn.float32, tn.float64, tn.float16, tn.bfloat16)
 UNARY = ("relu", "neg", "abs", "exp", "tanh", "sigmoid", "sin", "sqrt", "square", "floor")
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "atan2")
