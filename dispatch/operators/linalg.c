@@ -179,12 +179,10 @@ tn_status tni_composite__addr_product(const void *args, tn_tensor **rets) {
     const tn__addr_product_args *a = args;
     tni_scope s = {0};
     tn_scalar_box box;
-    int32_t dtype = tn_dtype_promote(tn_view_dtype(a->vec1), tn_view_dtype(a->vec2));
-    int32_t other = tn_view_dtype(a->input);
-    if (a->input->ndim > 0 || tn_dtype_category(other) > tn_dtype_category(dtype))
-        dtype = tn_dtype_promote(dtype, other);
-    tn_tensor *x = scope_convert(&s, tni_t(a->vec1), dtype);
-    tn_tensor *y = scope_binary(&s, tn_outer, x, scope_convert(&s, tni_t(a->vec2), dtype));
+    tn_tensor *x = tni_t(a->vec1), *y = tni_t(a->vec2);
+    int32_t dtype = tni_result_dtype((tn_tensor *[]){tni_t(a->input), x, y}, 3);
+    x = scope_convert(&s, x, dtype);
+    y = scope_binary(&s, tn_outer, x, scope_convert(&s, y, dtype));
     if (a->alpha.re != 1 || a->alpha.im != 0)
         y = scope_mul(&s, y, tn_scalar_box_init(&box, a->alpha));
     return scope_finish(&s, y, rets);

@@ -83,8 +83,9 @@ static tn_tensor *spread_row(tni_scope *s, tn_tensor *x, const int64_t *shape, i
     return scope_reshape(s, x, tn_ints_of(sizes, n - 1));
 }
 
-/* A product of all pairs: every size of input is followed by 1, every size of other preceded by it. Where both have several rows, these are written out in the width of the
- * result's first, since loops over the last dimension of other alone are short. */
+/* A product of all pairs: every size of input is followed by 1, every size of other preceded by it. Where
+ * both have several rows, these are written out in the width of the result's first, since loops over the
+ * last dimension of other alone are short. */
 tn_status tni_composite_kron(const void *args, tn_tensor **rets) {
     const tn_kron_args *a = args;
     tni_scope s = {0};

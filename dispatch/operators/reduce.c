@@ -251,29 +251,31 @@ tn_status tni_composite_std_mean_dim(const void *args, tn_tensor **rets) {
 
 /* ---- Norms, comparison of everything -----------------------------------------------------------*/
 
-/* Every norm is of one element. */
-static bool takes_one(const tn_view *x, tn_ints dim) {
-    if (dim.n <= 0) return x->numel == 1;
-    for (int64_t i = 0; i < dim.n; i++) {
-        int64_t at = dim.v[i] < 0 ? dim.v[i] + x->ndim : dim.v[i];
-        if (at < 0 || at >= x->ndim || x->shape[at] != 1) return false;
-    }
-    return true;
+/* Whether every norm is of one element; not along a dimension that a tensor without any only seems to have,
+ * as in PyTorch. */
+static tn_status takes_one(const tn_view *x, tn_ints dim, bool *ret_one) {
+    uint64_t mask;
+    TN_TRY(tni_dim_mask(dim, x->ndim, &mask));
+    *ret_one = x->ndim > 0 || dim.n <= 0;
+    for (int32_t d = 0; d < x->ndim; d++) *ret_one &= !(mask >> d & 1) || x->shape[d] == 1;
+    return TN_OK;
 }
 
 /* The norm of one element is its magnitude, also where its power is beyond the dtype. */
 tn_status tni_composite_linalg_vector_norm(const void *args, tn_tensor **rets) {
     const tn_linalg_vector_norm_args *a = args;
     tn_tensor *x = NULL, *size = NULL;
+    bool one = false;
     if (tn_dtype_category(tn_view_dtype(a->input)) < TN_CAT_FLOAT)
         return tn_fail(
             TN_E_DTYPE, 0,
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
             "%s",
             tni_type_text(tn_view_dtype(a->input)));
+    TN_TRY(takes_one(a->input, a->dim, &one));
     TN_TRY(tn__move(tni_t(a->input), a->dtype, -1, &x));
     tn_status st;
-    if (a->ord.re != 0 && takes_one(a->input, a->dim)) {
+    if (one && a->ord.re != 0) {
         st = tn_abs(x, &size);
         if (st == TN_OK) st = tn_sum(size, a->dim, a->keepdim, -1, rets);
     } else {

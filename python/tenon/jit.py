@@ -181,11 +181,11 @@ class _Runs:
         if not origin.made(self.program):
             return None
         recording = origin.record_of(tensors)
-        fits = recording is not None and recording.outputs.matches(self._outputs)
-        program = recording.program if recording is not None and fits else None
-        origin.keep(key, program)
-        if program is None:
+        if recording is None or not recording.outputs.matches(self._outputs):
+            origin.keep(key, None)
             return None
+        program = recording.program
+        origin.keep(key, program)
         program.optimize(DEAD)
         self._set_own_weights(program)
         return program(*tensors)

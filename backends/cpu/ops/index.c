@@ -118,7 +118,7 @@ tn_status slices_of_vector(slices *s, const tn_call *call, const tn_view *a, con
     tn_status st = slices_start(s, call, a, b, index->numel);
     if (st != TN_OK) return st;
     int is32 = tn_view_dtype(index) == TN_I32;
-    int64_t size = a->ndim ? a->shape[dim] : 1, step = index->ndim ? walk_step_of(index, 0) : 0;
+    int64_t size = a->ndim ? a->shape[dim] : 1, step = walk_step_of(index, 0);
     int64_t step_a = walk_step_of(a, dim), step_b = walk_step_of(b, dim);
     cpu_stretch all = {.n = s->n, .cost = 1};
     int64_t *at_a = s->at_a, *at_b = s->at_b;

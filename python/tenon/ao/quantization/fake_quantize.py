@@ -58,15 +58,17 @@ class FakeQuantize(FakeQuantizeBase):
         self.register_buffer("zero_point", tenon.tensor([0], dtype=tenon.int32))
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """The observer's grid, which is that of the layer that this becomes."""
         return self.activation_post_process.calculate_qparams()
+
+    def _laid(self) -> tuple[Tensor, Tensor]:
+        """The grid on which values are laid meanwhile."""
+        return self.calculate_qparams()
 
     def forward(self, X: Tensor) -> Tensor:
         if self.observer_enabled[0] == 1:
             self.activation_post_process(X.detach())
-            self.scale, self.zero_point = self.calculate_qparams()
-        return self._on_grid(X)
-
-    def _on_grid(self, X: Tensor) -> Tensor:
+            self.scale, self.zero_point = self._laid()
         if self.fake_quant_enabled[0] != 1:
             return X
         if self.is_per_channel:
@@ -89,10 +91,6 @@ class FakeQuantize(FakeQuantizeBase):
 class FusedMovingAvgObsFakeQuantize(FakeQuantize):
     """FakeQuantize over averages, whose grid has the whole range on one side where values do."""
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """The observer's grid, which is that of the layer that this becomes."""
-        return self.activation_post_process.calculate_qparams()
-
     def _laid(self) -> tuple[Tensor, Tensor]:
         seen = self.activation_post_process
         if not seen.seen:
@@ -112,12 +110,6 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         zero = tenon.where(nearer, from_low, from_high)
         zero = tenon.where(around, (least + most) / 2, zero).round().clamp(least, most)
         return scale.float(), zero.to(tenon.int32)
-
-    def forward(self, X: Tensor) -> Tensor:
-        if self.observer_enabled[0] == 1:
-            self.activation_post_process(X.detach())
-            self.scale, self.zero_point = self._laid()
-        return self._on_grid(X)
 
     def extra_repr(self) -> str:
         seen = self.activation_post_process

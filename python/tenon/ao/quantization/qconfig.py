@@ -31,14 +31,9 @@ default_dynamic_qconfig = QConfig(ob.default_dynamic_quant_observer, ob.default_
 per_channel_dynamic_qconfig = QConfig(
     ob.default_dynamic_quant_observer, ob.default_per_channel_weight_observer
 )
-float16_dynamic_qconfig = QConfig(
-    ob.PlaceholderObserver.with_args(dtype=tenon.float16, is_dynamic=True),
-    ob.PlaceholderObserver.with_args(dtype=tenon.float16),
-)
-float16_static_qconfig = QConfig(
-    ob.PlaceholderObserver.with_args(dtype=tenon.float16),
-    ob.PlaceholderObserver.with_args(dtype=tenon.float16),
-)
+_half = ob.PlaceholderObserver.with_args(dtype=tenon.float16)
+float16_dynamic_qconfig = QConfig(_half.with_args(is_dynamic=True), _half)
+float16_static_qconfig = QConfig(_half, _half)
 default_qat_qconfig = QConfig(fq.default_fake_quant, fq.default_weight_fake_quant)
 _BACKENDS = ("x86", "fbgemm", "qnnpack", "onednn")
 

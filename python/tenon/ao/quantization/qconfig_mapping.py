@@ -12,6 +12,9 @@ from tenon.ao.quantization import qconfig as qc
 __all__ = ["QConfigMapping", "get_default_qat_qconfig_mapping", "get_default_qconfig_mapping"]
 
 
+_WAYS = ("object_type", "module_name_regex", "module_name", "module_name_object_type_order")
+
+
 class QConfigMapping:
     """What is said of a module's name is heeded first, then what is said of patterns, of kinds,
     and of all."""
@@ -65,8 +68,7 @@ class QConfigMapping:
     def from_dict(cls, qconfig_dict: dict[str, Any]) -> QConfigMapping:
         """From such a dict."""
         made = cls().set_global(qconfig_dict.get(""))
-        for key in ("object_type", "module_name_regex", "module_name",
-                    "module_name_object_type_order"):  # fmt: skip
+        for key in _WAYS:
             for row in qconfig_dict.get(key, ()):
                 getattr(made, f"set_{key}")(*row)
         return made
@@ -88,8 +90,7 @@ class QConfigMapping:
 
     def __repr__(self) -> str:
         rows = [f"QConfigMapping (\n global_qconfig\n  {self.global_qconfig}"]
-        for name in ("object_type", "module_name_regex", "module_name",
-                     "module_name_object_type_order"):  # fmt: skip
+        for name in _WAYS:
             known = getattr(self, f"{name}_qconfigs")
             rows.append(f" {name}_qconfigs")
             rows += [f"  {k}: {v}" for k, v in known.items()] or ["  OrderedDict()"]

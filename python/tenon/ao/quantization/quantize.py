@@ -17,7 +17,6 @@ from tenon.ao.quantization.observer import ObserverBase, UniformQuantizationObse
 from tenon.ao.quantization.stubs import DeQuantStub, QuantStub, QuantWrapper
 
 FUSED = (intrinsic.LinearReLU, intrinsic.ConvReLU1d, intrinsic.ConvReLU2d)
-_FUSED_QAT = (joined.LinearReLU, joined.ConvReLU1d, joined.ConvReLU2d)
 _WITH_NORM = (joined.ConvBn1d, joined.ConvBn2d, joined.ConvBnReLU1d, joined.ConvBnReLU2d)
 _STATIC = {
     nn.Linear: quantized.Linear,
@@ -162,7 +161,7 @@ def _ends(observer: Any) -> tuple[float, float] | None:
 def static_layer(mod: Any, known: dict[Any, Any]) -> nn.Module:
     """The layer of whole numbers for a layer that has been observed. An input that has the range of
     an observed result lies on that result's grid."""
-    relu = isinstance(mod, (*FUSED, *_FUSED_QAT)) or getattr(mod, "relu", False)
+    relu = isinstance(mod, FUSED) or getattr(mod, "relu", False)
     layer = mod[0] if isinstance(mod, FUSED) else mod
     layer = layer.folded() if isinstance(mod, _WITH_NORM) else layer
     made = _STATIC[type(layer)]._like(layer)

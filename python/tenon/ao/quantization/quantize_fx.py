@@ -43,9 +43,11 @@ _SHARING = frozenset((
     tenon.unsqueeze, "contiguous", "clamp", "detach", "mean", "permute", "repeat",
     "repeat_interleave", "reshape", "relu", "relu_", "squeeze", "transpose", "unsqueeze", "view",
 ))  # fmt: skip
-# Results have a grid of their own.
+# Results have a grid of their own; so have all operands of sums and products.
+_SUMS = (operator.add, operator.iadd, operator.mul, operator.imul, tenon.add, tenon.mul)
+_PRODUCTS = (*_SUMS, tenon.matmul)
 _OWN = frozenset((
-    operator.add, operator.iadd, operator.mul, operator.imul, tenon.add, tenon.mul, tenon.matmul,
+    *_PRODUCTS,
     nn.ELU, nn.LeakyReLU, nn.Hardswish, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
     nn.LayerNorm, nn.BatchNorm2d, nn.BatchNorm3d, nn.Dropout, nn.PReLU, F.elu, F.hardswish,
     F.leaky_relu, F.dropout, F.layer_norm, F.group_norm, F.instance_norm, tenon.cat,
@@ -145,8 +147,20 @@ def _config_of(model: fx.GraphModule, node: fx.Node, mapping: QConfigMapping) ->
         kinds += tuple(type(m) for m in mod.children()) if isinstance(mod, nn.Sequential) else ()
     config = mapping.of(kinds, name)
     weighted = _is(model, node, LAYERS + tuple(DYNAMIC))
-    dynamic = config is not None and getattr(config.activation(), "is_dynamic", False)
-    return config if weighted or not dynamic else None
+    return config if config is not None and (weighted or not _is_dynamic(config)) else None
+
+
+def _is_dynamic(config: Any) -> bool:
+    """Whether the grids of inputs are found when the model runs."""
+    return getattr(config.activation(), "is_dynamic", False)
+
+
+def _observer(graph: fx.GraphModule, node: Any) -> Any:
+    """What observes a value, if the node is a call of that."""
+    if not isinstance(node, fx.Node) or node.op != "call_module":
+        return None
+    found = graph.get_submodule(str(node.target))
+    return found if isinstance(found, ObserverBase | FakeQuantizeBase) else None
 
 
 class _Watcher:
@@ -180,9 +194,7 @@ class _Watcher:
     def observer_of(self, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             value = value[0]
-        node = self.behind.get(value, value)
-        found = self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
-        return found if isinstance(found, ObserverBase | FakeQuantizeBase) else None
+        return _observer(self.model, self.behind.get(value, value))
 
     def run(self) -> None:
         graph = self.model.graph
@@ -193,7 +205,7 @@ class _Watcher:
             if _is(self.model, node, LAYERS):
                 layer = self.model.get_submodule(str(node.target))
                 layer.qconfig = config
-                if getattr(config.activation(), "is_dynamic", False):
+                if _is_dynamic(config):
                     continue
                 self.observed(node.args[0], config)
                 self.result(node, config.activation())
@@ -213,20 +225,7 @@ class _Watcher:
 
     def own(self, node: fx.Node, config: Any) -> None:
         values = [a for a in node.args if isinstance(a, (fx.Node, list, tuple))]
-        first = not _is(
-            self.model,
-            node,
-            (
-                operator.add,
-                operator.iadd,
-                operator.mul,
-                operator.imul,
-                tenon.add,
-                tenon.mul,
-                tenon.matmul,
-            ),
-        )
-        for value in values[:1] if first else values:
+        for value in values if _is(self.model, node, _PRODUCTS) else values[:1]:
             self.observed(value, config)
         if _is(self.model, node, (tenon.cat,)):
             shared = self.observer_of(node.args[0])
@@ -241,8 +240,7 @@ class _Watcher:
     def result(self, node: fx.Node, observer: nn.Module) -> None:
         """The result is observed; that of a sum or product behind the relu that follows it."""
         after = list(node.users)
-        sums = (operator.add, operator.iadd, operator.mul, operator.imul, tenon.add, tenon.mul)
-        if _is(self.model, node, sums) and len(after) == 1 and _is(self.model, after[0], _RELU):
+        if _is(self.model, node, _SUMS) and len(after) == 1 and _is(self.model, after[0], _RELU):
             self.behind[node] = node  # the relu's input needs no grid of its own
             self.place(after[0], observer)
         elif node not in self.behind:
@@ -259,9 +257,7 @@ def _mapped(mapping: Any) -> QConfigMapping:
     return QConfigMapping.from_dict(mapping)
 
 
-def _prepared(
-    model: nn.Module, mapping: Any, example_inputs: Any, custom: Any, qat: bool
-) -> fx.GraphModule:
+def _prepared(model: nn.Module, mapping: Any, custom: Any, qat: bool) -> fx.GraphModule:
     mapping = _mapped(mapping)
     graph = _traced(model, custom)
     _join(graph, qat)
@@ -286,7 +282,7 @@ def prepare_fx(
 ) -> fx.GraphModule:  # fmt: skip
     """The model's graph with observers, where the mapping has a QConfig. Then: data through it,
     `convert_fx`."""
-    return _prepared(model, qconfig_mapping, example_inputs, prepare_custom_config, qat=False)
+    return _prepared(model, qconfig_mapping, prepare_custom_config, qat=False)
 
 
 def prepare_qat_fx(
@@ -294,7 +290,7 @@ def prepare_qat_fx(
     prepare_custom_config: Any = None, backend_config: Any = None,
 ) -> fx.GraphModule:  # fmt: skip
     """The same for training, with values on their grids."""
-    return _prepared(model, qconfig_mapping, example_inputs, prepare_custom_config, qat=True)
+    return _prepared(model, qconfig_mapping, prepare_custom_config, qat=True)
 
 
 def fuse_fx(
@@ -331,21 +327,14 @@ def _dynamic(layer: Any) -> Any:
     return DYNAMIC[type(layer)].from_float(layer)
 
 
-def _observer(graph: fx.GraphModule, node: Any) -> Any:
-    if not isinstance(node, fx.Node) or node.op != "call_module":
-        return None
-    found = graph.get_submodule(str(node.target))
-    return found if isinstance(found, ObserverBase | FakeQuantizeBase) else None
-
-
-def _exchanged(graph: fx.GraphModule, node: fx.Node, known: dict[Any, Any]) -> bool:
+def _exchanged(graph: fx.GraphModule, node: fx.Node) -> bool:
     """Whether a layer has become one of whole numbers whose results lie on their grid."""
     layer = graph.get_submodule(str(node.target))
     config = getattr(layer, "qconfig", None)
     if config is None:
         return False
     _draw(layer)
-    if getattr(config.activation(), "is_dynamic", False):
+    if _is_dynamic(config):
         if isinstance(layer, (*DYNAMIC, *FUSED)):
             graph.set_submodule(str(node.target), _dynamic(layer))
         return False
@@ -354,7 +343,7 @@ def _exchanged(graph: fx.GraphModule, node: fx.Node, known: dict[Any, Any]) -> b
     if not isinstance(layer, LAYERS) or source is None or result is None:
         return False
     layer.input_post_process, layer.activation_post_process = source, result
-    graph.set_submodule(str(node.target), static_layer(layer, known))
+    graph.set_submodule(str(node.target), static_layer(layer, {}))
     return True
 
 
@@ -367,7 +356,7 @@ def convert_fx(
     graph = copy.deepcopy(graph_module)
     with tenon.no_grad():
         layers = [n for n in graph.graph.nodes if n.op == "call_module"]
-        laid = [n for n in layers if _observer(graph, n) is None and _exchanged(graph, n, {})]
+        laid = [n for n in layers if _observer(graph, n) is None and _exchanged(graph, n)]
         for node in layers:
             observer = _observer(graph, node)
             if observer is None:
