@@ -40,6 +40,8 @@ def start(engine: str, size: int, program: str, *args: str, **variables: str) ->
     else:
         command = [*_MPIRUN[engine], "-n", str(size), sys.executable, "-m", "tenon", "run", *own]
     environment = {**os.environ, **_AS_ROOT, "TENON_NUM_THREADS": "1", **variables}
+    environment.pop("PYTHONUNBUFFERED", None)  # lines of ranks, which share a pipe, stay whole
+    environment.pop("GLOO_SOCKET_IFNAME", None)  # where Gloo listens is ours to choose
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -43,6 +43,6 @@ dist.barrier()
 assert total.tolist() == [2.0] * 4
 found = addresses(os.getpid()) + addresses(os.getppid())
 dist.barrier()
-print("reached at", *found, flush=True)
+print(" ".join(["reached at", *found]) + "\n", end="", flush=True)  # whole lines in a shared pipe
 del store
 dist.destroy_process_group()
