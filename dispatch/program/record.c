@@ -452,6 +452,8 @@ static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *info, vo
         if (st != TN_OK || turn != turns || apart) {
             tni_p_node_clear(&n);
             free(versions);
+            /* A program that catches the error may take another course for other values. */
+            if (st != TN_OK && turn == turns && r->tolerant) keep_why(r, st);
             return st; /* the program goes on as if the call had not been */
         }
         st = note_changes(r, &n, versions);

@@ -74,9 +74,87 @@ def generator(x: tn.Tensor) -> tn.Tensor:
     return x * sum(1 for n in x.shape if n > 90)
 
 
+def length(x: tn.Tensor) -> tn.Tensor:
+    return x * 2 if len(x) < 100 else x
+
+
+def next_step(x: tn.Tensor) -> tn.Tensor:
+    return x[:: max(x.shape[0] // 100, 1)]
+
+
+def next_stride(x: tn.Tensor) -> tn.Tensor:
+    return x * min(x.t().contiguous().stride(0), 70)
+
+
+# From here on numbers that nobody watches.
+LIMITS = {"longest": 300}
+
+
+class Settings:
+    longest = 200
+
+
+def whole(x: tn.Tensor) -> tn.Tensor:
+    return x * min(int(x.shape[0]), 500)
+
+
+def whole_half(x: tn.Tensor) -> tn.Tensor:
+    return x + min(1, int(x.shape[0] * 0.5) // 125)
+
+
+def whole_called(x: tn.Tensor) -> tn.Tensor:
+    return x * helper(int(x.size(0)))
+
+
+def limited(x: tn.Tensor) -> tn.Tensor:
+    return x * 2 if int(x.shape[0]) < LIMITS["longest"] else x
+
+
+def limited_by_object(x: tn.Tensor, settings: Any = Settings()) -> tn.Tensor:  # noqa: B008
+    return x * 2 if int(x.shape[0]) != settings.longest else x
+
+
+def padded(x: tn.Tensor) -> tn.Tensor:
+    return tn.nn.functional.pad(x, (0, 0, 0, max(0, 128 - int(x.shape[0]))))
+
+
+def text(x: tn.Tensor) -> tn.Tensor:
+    return x * len(f"{x.shape[0]}")
+
+
+def text_of_sizes(x: tn.Tensor) -> tn.Tensor:
+    return x * (1 if "64" in repr(x.shape) else 2)
+
+
+def key(x: tn.Tensor) -> tn.Tensor:
+    return x * {7: 3, 64: 5}.get(x.shape[0], 2)
+
+
+def member(x: tn.Tensor) -> tn.Tensor:
+    return x * 2 if x.shape in {(64, 2), (7, 2)} else x
+
+
+def of_an_array(x: tn.Tensor) -> tn.Tensor:
+    return x * float(np.ceil(x.shape[0] / 100))
+
+
+def clipped(x: tn.Tensor) -> tn.Tensor:
+    return x * int(np.clip(x.shape[0], 0, 300))
+
+
+def logarithm(x: tn.Tensor) -> tn.Tensor:
+    return x * (1 if math.log(x.shape[0]) < 5 else 2)
+
+
+def counted(x: tn.Tensor) -> tn.Tensor:
+    return x * len([i for i in range(x.shape[0]) if i < 270])
+
+
 TURNING = (
     least, most, called, branch, one_size, multiple, quotient, shifted, ceiled, floored, root,
-    of_a_result, generator,
+    of_a_result, generator, length, next_step, next_stride, whole, whole_half, whole_called,
+    limited, limited_by_object, padded, text, text_of_sizes, key, member, of_an_array, clipped,
+    logarithm, counted,
 )  # fmt: skip
 SIZES = (33, 40, 3, 2, 7, 64, 65, 91, 128, 200, 251, 257, 260, 401, 520, 333, 600)
 
@@ -92,6 +170,17 @@ class Calls(tn.nn.Module):
 
     def forward(self, x: tn.Tensor) -> Any:
         return self.fn(x)
+
+
+def test_arrays_are_what_they_are_outside() -> None:
+    """Numbers of NumPy have the dtype that a plain int gives them."""
+
+    def scaled(x: tn.Tensor) -> tn.Tensor:
+        return x + tn.from_numpy(np.ones(2, np.float32) * x.shape[0] / (x.shape[1] / 2))
+
+    assert scaled(made(3)).dtype is tn.float32
+    for run in (tn.jit.trace(scaled, (made(3),)), tn.compile(scaled)):
+        assert run(made(3)).dtype is tn.float32
 
 
 def right_or_refused(run: Callable[..., Any], fn: Callable[..., Any]) -> int:

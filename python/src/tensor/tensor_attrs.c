@@ -44,7 +44,7 @@ ATTR(get_nbytes) {
         bool wrapped = tn_tensor_layout(tnp_of(self)) == TN_LAYOUT_WRAPPED;
         if ((v->word & TN_W_LAYOUT) && !wrapped) return tnp_no_memory(self, "nbytes");
     }
-    return PyLong_FromLongLong(v->numel * tn_view_itemsize(v));
+    return tnp_size_number(v->numel * tn_view_itemsize(v));
 }
 ATTR(get_is_cuda) {
     (void)unused;

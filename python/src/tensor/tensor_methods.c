@@ -23,6 +23,7 @@ static bool wrap_dim(int64_t dim, int32_t ndim, int64_t *ret_dim) {
     return true;
 }
 
+/* Of sizes, or of strides, which follow from them. */
 static PyObject *one_dim(PyObject *self, PyObject *arg, const int64_t *values, const char *name) {
     int64_t dim;
     int r = tnp_int_from(arg, &dim);
@@ -34,8 +35,7 @@ static PyObject *one_dim(PyObject *self, PyObject *arg, const int64_t *values, c
         return NULL;
     }
     if (!wrap_dim(dim, ndim, &dim)) return NULL;
-    bool sizes = values == tn_tensor_shape(tnp_of(self));
-    return sizes ? tnp_size_number(values[dim]) : PyLong_FromLongLong(values[dim]);
+    return tnp_size_number(values[dim]);
 }
 
 static PyObject *size(PyObject *self, PyObject *args, PyObject *kwargs) {
@@ -61,8 +61,13 @@ static PyObject *stride(PyObject *self, PyObject *args, PyObject *kwargs) {
         return tnp_no_memory(self, "stride()");
     int32_t n = tn_tensor_ndim(t);
     PyObject *tuple = PyTuple_New(n);
-    for (int32_t i = 0; tuple && i < n; i++)
-        PyTuple_SetItem(tuple, i, PyLong_FromLongLong(tn_tensor_strides(t)[i]));
+    for (int32_t i = 0; tuple && i < n; i++) {
+        PyObject *item = tnp_size_number(tn_tensor_strides(t)[i]);
+        if (!item)
+            Py_CLEAR(tuple);
+        else
+            PyTuple_SetItem(tuple, i, item);
+    }
     return tuple;
 }
 

@@ -158,13 +158,15 @@ def input_names(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
 
 @contextlib.contextmanager
 def restored(tensors: Iterable[Any]) -> Iterator[None]:
-    """What is written to these tensors, and the random numbers that are drawn, is taken back."""
+    """What is written to these tensors, the random numbers that are drawn, and whether gradients
+    are recorded, is taken back: a call may end in the middle."""
     saved = [(t, t.detach().clone()) for t in tensors]
-    state = tenon.get_rng_state()
+    state, grad = tenon.get_rng_state(), tenon.is_grad_enabled()
     try:
         yield
     finally:
         tenon.set_rng_state(state)
+        tenon.set_grad_enabled(grad)
         with tenon.no_grad():
             for tensor, before in saved:
                 tensor.copy_(before)

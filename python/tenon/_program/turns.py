@@ -1,11 +1,14 @@
 """Sizes at which a function turns: from there on it computes something else than its program.
 
 What sizes were compared with, and rounded by, tells where that may be (watched.py). There the
-function is called, too. A size is free up to the next turn.
+function is called, too. A size is free up to the next turn. Where a number is no longer watched,
+the function is called at sizes where it would be one of those in the code around, and at others
+further and further off.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -13,6 +16,7 @@ from typing import NamedTuple
 from tenon._program.watched import Event
 
 _MOST, _ROUNDS = 24, 6  # sizes that are tried at a time, and how many times
+_FAR, _NUMBERS = 16, 32  # of what nobody watches: how many times the size, and how many numbers
 
 
 class Turn(RuntimeError):
@@ -79,9 +83,50 @@ def _places(recordings: dict[int, Sequence[Event]], first: Sequence[Event]) -> I
             pairs.append(tuple(sorted(gaps)[:2]))
         for (_, here, a), (_, there, b) in pairs:
             at = a - here * (b - a) / (there - here) if here != there else math.inf
-            if abs(at) < 1 << 62:
-                whole = {math.ceil(at) - 1, math.ceil(at), math.floor(at) + 1}
-                yield from (_Place(n, e) for n in whole)
+            yield from _around(at, e)
+
+
+def _around(at: float, e: Event) -> Iterator[_Place]:
+    if abs(at) < 1 << 62:
+        whole = {math.ceil(at) - 1, math.ceil(at), math.floor(at) + 1}
+        yield from (_Place(n, e) for n in whole)
+
+
+def _pairs(
+    recordings: dict[int, Sequence[Event]], seen: int
+) -> Iterator[tuple[Event, Event, float]]:
+    """The same event in the first recording and in another one, and how fast the number grows with
+    the size; without those that do not."""
+    for i, e in enumerate(recordings[seen]):
+        for size, events in recordings.items():
+            if i >= len(events) or events[i].where != e.where or size == seen:
+                continue
+            f = events[i]
+            slope = (f.left - e.left) / (size - seen)
+            if slope and math.isfinite(slope):
+                yield e, f, slope
+
+
+def _rounded(recordings: dict[int, Sequence[Event]], seen: int) -> Iterator[_Place]:
+    """Sizes around which a number is rounded to the next one, seen from each recording."""
+    for e, f, slope in _pairs(recordings, seen):
+        if f.rounds and f.right is not None:
+            yield from _around(seen + (f.right - e.left) / slope, e)
+
+
+def _unwatched(recordings: dict[int, Sequence[Event]], seen: int) -> Iterator[_Place]:
+    """Sizes at which a number that nobody watches would be one of those around it."""
+    farthest = max(_FAR * seen, 1024)
+    known: set[tuple[str, float]] = set()
+    for e, _, slope in _pairs(recordings, seen):
+        if not e.escapes or e.inside or (e.where, slope) in known:
+            continue
+        known.add((e.where, slope))
+        near = sorted(e.numbers | {10, 100, 1000}, key=lambda n: abs(n - e.left))[:_NUMBERS]
+        places = [p for n in near for p in _around(seen + (n - e.left) / slope, e)]
+        sizes = [seen * 2**k for k in range(1, 5)] + [seen >> k for k in range(1, 5)]
+        yield from (p for p in places if p.size <= farthest)
+        yield from (_Place(n, e) for n in sizes)
 
 
 def check(
@@ -99,8 +144,9 @@ def check(
     first = recordings[seen]
     asked = {size: True for size in recordings}
     for _ in range(_ROUNDS):
+        places = _places(recordings, first), _rounded(recordings, seen), _unwatched(recordings, seen)
         found = {
-            p.size: p.event for p in _places(recordings, first)
+            p.size: p.event for p in itertools.chain(*places)
             if bounds[0] <= p.size <= bounds[1] and fits(p.size) and p.size not in asked
             and (p.size <= largest or not p.event.inside)
         }  # fmt: skip

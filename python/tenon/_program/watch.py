@@ -274,6 +274,10 @@ class Watch:
             self.reason = _write_in(code)
             self.sized = self.sized or _depends_on_sizes(code)
         self._names(code.co_names, frame.f_globals)
+        if code.co_freevars:
+            around = frame.f_locals
+            for name in code.co_freevars:
+                self._module(around.get(name), code.co_names)
         if self.reason is None and _adds_in_place(code):
             self._remember(frame)
 
@@ -299,9 +303,11 @@ class Watch:
             if name not in space or (id(space), name) in self.read:
                 continue
             self.read[id(space), name] = (space, name, None)
-            found = space[name]
-            if isinstance(found, ModuleType) and found.__name__.partition(".")[0] not in OURS:
-                self._names(names, vars(found))
+            self._module(space[name], names)
+
+    def _module(self, found: Any, names: tuple[str, ...]) -> None:
+        if isinstance(found, ModuleType) and found.__name__.partition(".")[0] not in OURS:
+            self._names(names, vars(found))
 
     def values(self) -> list[tuple[Any, str, Any]]:
         return list(self.read.values())

@@ -1,11 +1,14 @@
 """Sizes that are read while a program is recorded: whole numbers that see what becomes of them.
 
 A recording knows one course of a function. Whether another size would take another one shows in
-what its sizes are compared with, rounded by, or used for: an Event each.
+what its sizes are compared with, rounded by, or used for: an Event each. What is made of a size by
+`int`, a text, NumPy or `range` is a number that nobody watches: such an event knows what numbers
+the code around it holds.
 """
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import math
 import operator
@@ -13,10 +16,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import tenon
 from tenon import _C
+from tenon._program import nearby
 from tenon.utils import _pytree
 
 _PACKAGE = str(Path(__file__).parent.parent)
@@ -24,19 +29,26 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 class Event:
     """A number that follows from sizes, and what it was held against (`of_size`: another one),
-    or where it is rounded to something else. None: what else was done with it."""
+    or where it is rounded to something else. None: what else was done with it, beside `numbers`."""
 
-    __slots__ = "inside", "left", "of_size", "right", "rounds", "where"
+    __slots__ = "inside", "left", "numbers", "of_size", "right", "rounds", "where"
 
     def __init__(self, left: Any, right: Any, rounds: bool, inside: bool, where: str) -> None:
         self.left, self.right = _plain(left), _plain(right)
         self.of_size = isinstance(right, (SizeInt, SizeFloat))
         self.rounds, self.where = rounds, where
         self.inside = inside  # in a function of the package
+        self.numbers: frozenset[int] = frozenset()
+
+    @property
+    def escapes(self) -> bool:
+        """Whether nobody knows what the number is held against from here on."""
+        return self.right is None and not self.rounds
 
 
 class _Log(threading.local):
     events: list[Event] | None = None
+    numbers: dict[Any, frozenset[int]]  # by the place
 
 
 _log = _Log()
@@ -45,10 +57,12 @@ _log = _Log()
 @contextlib.contextmanager
 def noted() -> Iterator[list[Event]]:
     """What happens to sizes that the thread reads meanwhile, and records."""
-    before, _log.events = _log.events, []
+    before, _log.events, _log.numbers = _log.events, [], {}
+    _watch_len(1)
     try:
         yield _log.events
     finally:
+        _watch_len(-1)
         _log.events = before
 
 
@@ -61,7 +75,12 @@ def _note(left: Any, right: Any = None, rounds: bool = False) -> None:
         frame = frame.f_back
     name = frame.f_code.co_filename
     where = f'File "{name}", line {frame.f_lineno}, in {frame.f_code.co_name}'
-    events.append(Event(left, right, rounds, name.startswith(_PACKAGE), where))
+    event = Event(left, right, rounds, name.startswith(_PACKAGE), where)
+    events.append(event)
+    if event.escapes and not event.inside:
+        if where not in _log.numbers:
+            _log.numbers[where] = nearby.numbers(frame)
+        event.numbers = _log.numbers[where]
 
 
 def _plain(x: Any) -> Any:
@@ -164,6 +183,10 @@ class _Number:
         _note(self, 0)
         return bool(_plain(self))
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        _note(self)  # NumPy's rules for dtypes know int and float alone
+        return getattr(ufunc, method)(*map(_plain, args), **kwargs)
+
     def __reduce__(self) -> Any:
         return type(_plain(self)), (_plain(self),)
 
@@ -180,7 +203,7 @@ class SizeInt(_Number, int):
     __slots__ = ()
 
     __hash__ = _unseen("__hash__", int)
-    __str__ = _unseen("__repr__", int)
+    __str__ = __repr__ = _unseen("__repr__", int)
     __format__ = _unseen("__format__", int)
     __int__ = _unseen("__int__", int)
     __float__ = _unseen("__float__", int)
@@ -207,6 +230,8 @@ def _to_whole(fn: Callable[[float], int], made: Callable[[int], Any] = SizeInt) 
         for bound in {math.floor(x - half) + half, math.ceil(x + half) - half,
                       math.floor(x - half) + half + 1}:  # fmt: skip
             _note(self, bound, True)
+        if made is int:
+            _note(self)
         return fn(x) if args else made(fn(x))
 
     return method
@@ -217,7 +242,7 @@ class SizeFloat(_Number, float):
 
     __slots__ = ()
     __hash__ = _unseen("__hash__", float)
-    __str__ = _unseen("__repr__", float)
+    __str__ = __repr__ = _unseen("__repr__", float)
     __format__ = _unseen("__format__", float)
     __floor__, __ceil__ = _to_whole(math.floor), _to_whole(math.ceil)
     __trunc__, __int__ = _to_whole(math.trunc), _to_whole(math.trunc, int)
@@ -234,8 +259,46 @@ class SizeFloat(_Number, float):
 _round = _to_whole(round)
 
 
+# Functions that take a size without asking it for anything.
+_TAKING = {"range", "bin", "hex", "oct", "np", "numpy"}
+_LOGS = ("log", "log2", "log10")
+
+
+def _is_taken(frame: FrameType) -> bool:
+    names = frame.f_code.co_names
+    if not _TAKING.isdisjoint(names):
+        return True
+    return any(
+        n in names and ("math" in names or frame.f_globals.get(n) is getattr(math, n))
+        for n in _LOGS
+    )
+
+
 def _of(size: int) -> int:
-    return size if _log.events is None else SizeInt(size)
+    if _log.events is None:
+        return size
+    frame = sys._getframe(1)
+    if frame.f_code is _size_len.__code__:
+        frame = sys._getframe(2)
+    made = SizeInt(size)
+    if _is_taken(frame):
+        _note(made)
+    return made
+
+
+_len, _watching, _lock = builtins.len, [0], threading.Lock()
+
+
+def _size_len(obj: Any, /) -> int:
+    """`len` while something is recorded."""
+    count = _len(obj)
+    return _of(count) if _log.events is not None and isinstance(obj, tenon.Tensor) else count
+
+
+def _watch_len(more: int) -> None:
+    with _lock:
+        _watching[0] += more
+        builtins.len = _size_len if _watching[0] else _len  # type: ignore[assignment]
 
 
 def plain(tree: Any) -> Any:
