@@ -6,6 +6,7 @@ import copy
 import gc
 import inspect
 import pickle
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -208,6 +209,57 @@ def test_a_graph_that_ends_is_an_error_with_a_backend() -> None:
     x = tn.ones(1, 3, 4)
     wanted = layer(x, src_key_padding_mask=mask)
     assert tn.equal(whole(x, src_key_padding_mask=mask), wanted)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_errors_that_are_caught(how: Made) -> None:
+    """Which operators failed is seen nowhere among those that ran."""
+
+    def square(x: tn.Tensor) -> tn.Tensor:
+        try:
+            return x @ x
+        except RuntimeError:
+            return x * 2
+
+    def steady(x: tn.Tensor) -> tn.Tensor:
+        try:
+            return tn.linalg.cholesky(x)
+        except RuntimeError:
+            return x + 5
+
+    fast, other = how(square), how(steady)
+    for shape in ((3, 4), (4, 4), (3, 4), (3, 3), (5, 6)):
+        x = tn.arange(shape[0] * shape[1]).reshape(shape).float()
+        assert tn.equal(fast(x), square(x))
+    for by in (-1, 1, -1, 2, 1):
+        x = tn.eye(3) * by
+        assert tn.equal(other(x), steady(x))
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_modes_of_a_call_that_ends_in_the_middle(how: Made) -> None:
+    """Other sizes are tried with the function, which may not take them."""
+    weight = tn.ones(3, 4, requires_grad=True)
+
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        tn.set_grad_enabled(False)
+        y = x + weight
+        tn.set_grad_enabled(True)
+        return y * weight
+
+    fast = how(fn)
+    for _ in range(3):
+        assert fast(tn.ones(3, 4)).requires_grad and tn.is_grad_enabled()
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_names_of_modules_that_functions_hold(how: Made) -> None:
+    module = types.ModuleType("settings")
+    module.by = 2.0  # type: ignore[attr-defined]
+    fast = how(lambda x: x * module.by)
+    assert [fast(tn.ones(1)).item() for _ in range(3)] == [2.0] * 3
+    module.by = 5.0  # type: ignore[attr-defined]
+    assert fast(tn.ones(1)).item() == 5.0
 
 
 def test_what_stands_for_a_function_is_like_one() -> None:

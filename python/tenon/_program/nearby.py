@@ -1,4 +1,4 @@
-"""Whole numbers in the code around a place: what a number that nobody watches may be held against."""
+"""Whole numbers in the code around a place: what a number that nobody watches may be held to."""
 
 from __future__ import annotations
 

@@ -144,7 +144,11 @@ def check(
     first = recordings[seen]
     asked = {size: True for size in recordings}
     for _ in range(_ROUNDS):
-        places = _places(recordings, first), _rounded(recordings, seen), _unwatched(recordings, seen)
+        places = (
+            _places(recordings, first),
+            _rounded(recordings, seen),
+            _unwatched(recordings, seen),
+        )
         found = {
             p.size: p.event for p in itertools.chain(*places)
             if bounds[0] <= p.size <= bounds[1] and fits(p.size) and p.size not in asked
