@@ -295,3 +295,61 @@ def test_types_of_the_package_s_own_functions() -> None:
     )
     plain = fx.symbolic_trace(lambda x: x + 1).code
     assert "def forward(self, x):" in plain
+
+
+class Scaled(nn.Module):
+    """Computes with parameters alone before it meets its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(tn.tensor([[3.0, 4.0], [0.0, 2.0]]))
+        self.part = nn.ParameterList([nn.Parameter(tn.tensor([0.5, 1.0]))])
+        self.register_buffer("mask", tn.ones(2, 2))
+        self.register_parameter("bias", None)
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        weight = self.weight / self.weight.norm(dim=1, keepdim=True) * self.part[0].exp()
+        assert self.bias is None
+        return x @ (weight * self.mask).T + self.mask.sum() * self.weight.shape[0]
+
+
+def test_parameters_alone_are_values_of_the_graph() -> None:
+    module, x = Scaled(), tn.tensor([[1.0, -2.0]])
+    traced = fx.symbolic_trace(module)
+    assert [n.target for n in traced.graph.find_nodes(op="get_attr")] == [
+        "weight", "part.0", "mask", "_tensor_constant0",
+    ]  # fmt: skip
+    for _ in range(2):
+        tn.testing.assert_close(traced(x), module(x))
+        for made in (traced, module):
+            made.zero_grad()
+        traced(x).sum().backward()
+        found = [p.grad for p in traced.parameters()]
+        traced.zero_grad()
+        module(x).sum().backward()
+        tn.testing.assert_close(found, [p.grad for p in module.parameters()])
+        with tn.no_grad():
+            traced.weight.mul_(2)
+            module.part[0].add_(1)
+    assert module.weight is module._parameters["weight"] and "weight" in vars(module)
+
+
+def test_tracers_say_what_attributes_are() -> None:
+    class Shapes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(tn.ones(3, 2))
+
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return x * self.weight.sum() if self.weight.size(0) > 2 else x
+
+    with pytest.raises(fx.proxy.TraceError):
+        fx.symbolic_trace(Shapes())
+    graph = fx.Tracer(param_shapes_constant=True).trace(module := Shapes())
+    assert fx.GraphModule(module, graph)(tn.ones(1)).item() == 6
+
+    class Buffers(fx.Tracer):
+        proxy_buffer_attributes = True
+
+    found = Buffers().trace(Scaled()).find_nodes(op="get_attr")
+    assert [n.target for n in found] == ["weight", "part.0", "mask"]

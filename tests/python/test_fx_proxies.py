@@ -50,6 +50,24 @@ def test_a_function_on_a_proxy_is_one_node(name: str) -> None:
         assert (getattr(node.target, "__name__", node.target), node.op) == (name, "call_function")
 
 
+WRITING = (
+    tn.relu_, F.leaky_relu_, F.elu_, tn.selu_, F.hardtanh_, tn.sigmoid_, tn.tanh_, tn.abs_,
+    tn.clamp_, tn.nan_to_num_,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", WRITING)
+def test_functions_that_write_are_one_node(function: Any) -> None:
+    made = fx.symbolic_trace(lambda a: function(a.clone()))
+    (node,) = made.graph.find_nodes(op="call_function", target=function)
+    assert node.args == (made.graph.find_nodes(op="call_method", target="clone")[0],)
+    with pytest.raises(TypeError, match=r"_\(\).*must be Tensor"):
+        function(1)
+    if function is not tn.clamp_:
+        x = tn.tensor([-0.5, 2.0])
+        assert tn.equal(made(x), function(x.clone()))
+
+
 def test_operands_of_einsum_are_put_in_order() -> None:
     for given in (
         lambda a, b: tn.einsum("ij,jk->ik", [a, b]),

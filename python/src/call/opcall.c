@@ -205,8 +205,10 @@ PyObject *tnp_result_type(PyObject *unused, PyObject *name) {
 PyObject *tnp_group_call_inplace(int32_t group, PyObject *const *args, Py_ssize_t nargs,
                                  PyObject *kwnames) {
     if (nargs < 1 || !tnp_is_tensor(args[0])) {
-        PyErr_Format(PyExc_TypeError, "%s(): argument 'input' (position 1) must be Tensor",
-                     groups[group].inplace_name);
+        const char *name = groups[group].inplace_name;
+        PyObject *taken;
+        if (tnp_override(name, TNP_FORM_FUNCTION, NULL, args, nargs, kwnames, &taken)) return taken;
+        PyErr_Format(PyExc_TypeError, "%s(): argument 'input' (position 1) must be Tensor", name);
         return NULL;
     }
     return tnp_group_call(group, TNP_FORM_INPLACE, args[0], args + 1, nargs - 1, kwnames);

@@ -14,8 +14,19 @@ from tenon.nn import functional as F
 
 # The same arguments in both places.
 celu_, relu_, selu_, threshold_ = F.celu_, F.relu_, F.selu_, F.threshold_
-resize_as_, sigmoid_, tanh_ = Tensor.resize_as_, Tensor.sigmoid_, Tensor.tanh_
+resize_as_ = Tensor.resize_as_
 pairwise_distance, prelu, max_pool3d = F.pairwise_distance, F.prelu, F.max_pool3d
+
+
+def sigmoid_(input: Tensor) -> Tensor:
+    """See Tensor.sigmoid_."""
+    return input.sigmoid_()
+
+
+def tanh_(input: Tensor) -> Tensor:
+    """See Tensor.tanh_."""
+    return input.tanh_()
+
 
 _REDUCTIONS = ("none", "mean", "sum")
 

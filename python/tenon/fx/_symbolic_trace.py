@@ -18,7 +18,7 @@ import tenon
 from tenon.fx.graph import Graph, PyTreeInfo, _PyTreeCodeGen
 from tenon.fx.graph_module import GraphModule
 from tenon.fx.node import BASE_TYPES, Argument
-from tenon.fx.proxy import Proxy, TracerBase
+from tenon.fx.proxy import ParameterProxy, Proxy, TracerBase
 from tenon.nn import Module, Sequential
 from tenon.nn.parameter import Parameter
 from tenon.utils import _pytree
@@ -106,6 +106,8 @@ class _Tracing:
 class Tracer(TracerBase):
     """Traces a module or function. Subclasses say what is a leaf and what arguments become."""
 
+    proxy_buffer_attributes = False  # buffers that are read are nodes; else values, as others
+
     def __init__(
         self,
         autowrap_modules: tuple[ModuleType, ...] = (),
@@ -139,15 +141,22 @@ class Tracer(TracerBase):
         raise NameError("module is not installed as a submodule")
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        """Parameters and buffers of the root, when the function reads them, become get_attr."""
-        if not isinstance(attr_val, tenon.Tensor):
+        """Parameters of the root, when the function reads them, become get_attr."""
+        if isinstance(attr_val, Parameter):
+            members = self.root.named_parameters
+        elif self.proxy_buffer_attributes and isinstance(attr_val, tenon.Tensor):
+            members = self.root.named_buffers
+        else:
             return attr_val
-        for members in (self.root.named_parameters, self.root.named_buffers):
-            for name, value in members(remove_duplicate=False):
-                if value is attr_val:
-                    if name not in parameter_proxy_cache:
-                        parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
-                    return parameter_proxy_cache[name]
+        for name, value in members():
+            if value is attr_val:
+                if name not in parameter_proxy_cache:
+                    factory = functools.partial(ParameterProxy, self, name=name, param=attr_val)
+                    known = self.param_shapes_constant and isinstance(attr_val, Parameter)
+                    parameter_proxy_cache[name] = self.create_proxy(
+                        "get_attr", name, (), {}, **({"proxy_factory_fn": factory} if known else {})
+                    )
+                return parameter_proxy_cache[name]
         return attr_val
 
     def create_arg(self, a: Any) -> Argument:
@@ -274,7 +283,10 @@ class Tracer(TracerBase):
 
         Module.__call__, Module.__getattr__ = module_call, module_getattr  # type: ignore
         try:
-            with self._functions_patched([type(m).forward for m in self.root.modules()] + [fn]):
+            with (
+                _asked(self.root),
+                self._functions_patched([type(m).forward for m in self.root.modules()] + [fn]),
+            ):
                 yield
         finally:
             Module.__call__, Module.__getattr__ = call, look  # type: ignore
@@ -327,6 +339,26 @@ class Tracer(TracerBase):
             return proxy.tracer.create_proxy("call_function", fn, args, kwargs)
 
         return wrapped
+
+
+@contextlib.contextmanager
+def _asked(root: Module) -> Iterator[None]:
+    """Modules are asked for their parameters and buffers, which else are plain attributes (Note
+    [Mirrored attributes])."""
+    taken: list[tuple[Module, str, str]] = []
+    for module in root.modules():
+        own = module.__dict__
+        for slot in ("_parameters", "_buffers"):
+            for name, value in own[slot].items():
+                if name in own and own[name] is value:
+                    del own[name]
+                    taken.append((module, slot, name))
+    try:
+        yield
+    finally:
+        for module, slot, name in taken:
+            if name in module.__dict__[slot]:
+                module.__dict__[name] = module.__dict__[slot][name]
 
 
 def _spaces(callers: Iterable[Any]) -> list[dict[str, Any]]:
