@@ -256,12 +256,12 @@ def flip(c: Call) -> str:
 @translates("roll")
 def roll(c: Call) -> str:
     x, dims, shifts = c["input"], c["dims"], c["shifts"]
-    sizes = [_known(c, "input", d) for d in dims]
     if not dims:
-        sizes = [int(np.prod([_known(c, "input", d) for d in range(c.rank("input"))]))]
         x = c.emit("Reshape", x, c.ints([-1]))
-    for dim, shift, size in zip(dims or [0], shifts, sizes, strict=True):
-        cut = size - shift % size if size else 0
+    for dim, shift in zip(dims or [0], shifts, strict=True):
+        size = Size(c.emit("Shape", x, start=dim, end=dim + 1))
+        least = c.emit("Max", size, c.ints([1]))  # there is no rest of zero
+        cut = Size(c.emit("Sub", size, c.emit("Mod", c.ints([shift]), least)))
         parts = [c.emit("Slice", x, *map(c.ints, ([a], [b], [dim])))
                  for a, b in ((cut, size), (0, cut))]  # fmt: skip
         x = c.emit("Concat", *parts, axis=dim)

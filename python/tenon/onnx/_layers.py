@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import tenon
 from tenon.onnx._translate import Call, Size, translates
 
 
@@ -175,30 +176,51 @@ def interpolate(c: Call) -> str:
         return _mean_of_blocks(c, c.outs[0]["shape"][2:])
     if c["mode"] not in modes:
         c.refuse(f"mode {c['mode']}")
-    return _resized(c, modes[c["mode"]], c["align_corners"])
+    scales = [c["scale_factor"]] * (c.rank("input") - 2)
+    return _resized(c, modes[c["mode"]], c["align_corners"], c["size"], scales)
 
 
-def _resized(c: Call, mode: str, align_corners: bool) -> str:
-    sizes = c.outs[0]["shape"]
-    if any(not isinstance(s, int) or s < 0 for s in sizes[1:]):
-        c.refuse("a size that is free")
-    batch = Size(c.emit("Shape", c["input"], start=0, end=1))
+def _resized(c: Call, mode: str, align_corners: bool, given: Any, scales: list[Any]) -> str:
+    """By sizes where these tell where an element comes from, else by the scales."""
+    sizes, have = c.outs[0]["shape"][2:], c.shape("input")[2:]
+    known = [isinstance(s, int) and s >= 0 for s in sizes]
     place = "align_corners" if align_corners else "half_pixel"
+    how = {"mode": mode, "coordinate_transformation_mode": place}
     if mode == "nearest":
-        place = "asymmetric"
-    return c.emit("Resize", c["input"], "", "", c.ints([batch, *sizes[1:]]), mode=mode,
-                  coordinate_transformation_mode=place,
-                  nearest_mode="floor" if mode == "nearest" else None)  # fmt: skip
+        how |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    told = all(s is None or (k and s * h == o)
+               for s, k, h, o in zip(scales, known, have, sizes, strict=True))  # fmt: skip
+    if told or (all(known) and align_corners):
+        wanted = [o if k else given[i] for i, (o, k) in enumerate(zip(sizes, known, strict=True))]
+        first = [Size(c.emit("Shape", c["input"], start=d, end=d + 1)) for d in (0, 1)]
+        return c.emit("Resize", c["input"], "", "", c.ints([*first, *wanted]), **how)
+    if all(known) and mode == "nearest":
+        return _picked(c, scales)
+    for scale, is_known, h, o in zip(scales, known, have, sizes, strict=True):
+        narrow = np.float32(1.0 if scale is None else scale)
+        right = int(narrow * np.float32(h)) == o if is_known else float(narrow) == scale
+        if scale is None or not right:
+            c.refuse(f"a scale of {scale}, which float32 does not hold, or none")
+    return c.emit("Resize", c["input"], "", c.const([1, 1, *scales], "float32"), **how)
+
+
+def _picked(c: Call, scales: list[Any]) -> str:
+    """The nearest elements, one dimension after the other."""
+    made = c["input"]
+    for d, scale in enumerate(scales):
+        places = tenon.arange(c.shape("input")[d + 2], dtype=tenon.float64)
+        size = {} if scale is not None else {"size": c.outs[0]["shape"][d + 2]}
+        chosen = tenon.nn.functional.interpolate(places[None, None], scale_factor=scale, **size)
+        made = c.emit("Gather", made, c.const(chosen.flatten().numpy(), "int64"), axis=d + 2)
+    return made
 
 
 @translates("upsample_bilinear2d", "upsample_nearest2d")
 def upsample(c: Call) -> str:
-    for dim, name in ((2, "scales_h"), (3, "scales_w")):
-        scale, have = c.args.get(name), c.shape("input")[dim]
-        if scale is not None and have * scale != c.outs[0]["shape"][dim]:
-            c.refuse("scales that do not give the size")
     linear = c.node["op"] == "upsample_bilinear2d"
-    return _resized(c, "linear" if linear else "nearest", bool(c.args.get("align_corners")))
+    scales = [c.args.get(name) for name in ("scales_h", "scales_w")]
+    corners = bool(c.args.get("align_corners"))
+    return _resized(c, "linear" if linear else "nearest", corners, c["output_size"], scales)
 
 
 # ---- Norms ---------------------------------------------------------------------------------------

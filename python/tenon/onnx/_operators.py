@@ -413,18 +413,20 @@ def variance(c: Call) -> str:
     x, axes = c["input"], _dims(c)
     dims = c.args.get("dim")
     dims = list(range(c.rank("input"))) if dims in (None, []) else dims
-    count = 1
-    for d in dims if isinstance(dims, list) else [dims]:
-        size = c.shape("input")[d]
-        if not isinstance(size, int) or size < 0:
-            c.refuse("a size that is free")
-        count *= size
+    dims = dims if isinstance(dims, list) else [dims]
+    sizes = [c.shape("input")[d] for d in dims]
     correction = c.args.get("correction")
     if correction is None:
         correction = int(bool(c.args.get("unbiased", True)))
     off = c.emit("Sub", x, c.emit("ReduceMean", x, axes, keepdims=1))
     total = _reduce(c, "ReduceSumSquare", off, axes, bool(c.args.get("keepdim")))
-    made = c.emit("Div", total, c.number(max(count - correction, 0), c.dtype))
+    if all(isinstance(s, int) and s >= 0 for s in sizes):
+        less = c.number(max(math.prod(sizes) - correction, 0), c.dtype)
+    else:
+        found = c.emit("Gather", c.emit("Shape", x), c.const(dims, "int64"), axis=0)
+        count = c.cast(c.emit("ReduceProd", found, keepdims=0), c.dtype)
+        less = c.emit("Max", c.emit("Sub", count, correction), 0)
+    made = c.emit("Div", total, less)
     return c.emit("Sqrt", made) if c.node["op"].startswith("std") else made
 
 
@@ -574,9 +576,12 @@ def stack(c: Call) -> str:
 def split(c: Call) -> list[str]:
     x, dim = next(v for k, v in c.args.items() if c.is_tensor(k)), c["dim"]
     whole = [1] * len(c.outs) if c.node["op"] == "unbind" else [o["shape"][dim] for o in c.outs]
-    if not all(isinstance(s, int) and s >= 0 for s in whole):
-        c.refuse("parts whose size is free")
-    parts = c.emit("Split", x, c.ints(whole), axis=dim, outputs=len(whole))
+    if all(isinstance(s, int) and s >= 0 for s in whole):
+        parts = c.emit("Split", x, c.ints(whole), axis=dim, outputs=len(whole))
+    elif c.node["op"] == "chunk" and c["chunks"] == len(whole) == 2:
+        parts = c.emit("Split", x, axis=dim, outputs=2, num_outputs=2)
+    else:
+        return c.refuse("parts whose size is free")
     parts = [parts] if isinstance(parts, str) else parts
     if c.node["op"] == "unbind":
         return [c.emit("Squeeze", p, c.ints([dim])) for p in parts]
@@ -585,6 +590,9 @@ def split(c: Call) -> list[str]:
 
 @translates("select")
 def select(c: Call) -> str:
+    if isinstance(c["index"], Size):
+        found = c.emit("Gather", c["input"], c["index"], axis=c["dim"])
+        return c.emit("Squeeze", found, c.ints([c["dim"]]))
     return c.emit("Gather", c["input"], c.const(c["index"], "int64"), axis=c["dim"])
 
 
@@ -592,9 +600,11 @@ def select(c: Call) -> str:
 def cut(c: Call) -> str:
     start, step = c["start"] or 0, c.args.get("step", 1)
     if "length" in c.args:
-        if isinstance(start, Size) or isinstance(c["length"], Size):
-            c.refuse("a part whose place is free")
-        end = start + c["length"]
+        free = isinstance(start, Size) or isinstance(c["length"], Size)
+        if free and isinstance(start, int) and start < 0:
+            c.refuse("a part that is counted from the end, of a free size")
+        parts = [c.ints([n]) for n in (start, c["length"])] if free else []
+        end = Size(c.emit("Add", *parts)) if free else start + c["length"]
     else:
         end = (1 << 62) if c["end"] is None else c["end"]
     return c.emit("Slice", c["input"], *map(c.ints, ([start], [end], [c["dim"]], [step])))

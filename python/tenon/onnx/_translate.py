@@ -14,6 +14,7 @@ from tenon._program.apart import take_apart
 from tenon._program.as_fx import value
 from tenon.export import ExportedProgram
 from tenon.export.decompositions import composites
+from tenon.utils._pytree import tree_leaves
 
 try:
     import onnx
@@ -80,6 +81,8 @@ class Call:
     def emit(self, op: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         """A node; numbers among its inputs are constants in the result's dtype."""
         named = [i if isinstance(i, str) else self.number(i, self.dtype) for i in inputs]
+        if any(isinstance(a, Size) for a in tree_leaves(attributes)):
+            raise TypeError(f"an attribute of {op}")
         return self.writer.emit(op, named, outputs, attributes)
 
     def const(self, data: Any, dtype: str | None = None) -> str:
@@ -322,7 +325,15 @@ class Writer:
         into, sources = self.targets(node), _tensors(node)
         for i in sources:
             self.settle(i)
-        made = TRANSLATIONS[node["op"]](Call(self, node))
+        call = Call(self, node)
+        try:
+            made = TRANSLATIONS[node["op"]](call)
+        except (TypeError, ValueError) as err:
+            if not self.data["symbols"]:
+                raise
+            call.refuse(
+                f"a number that follows from a free size, where ONNX has fixed ones ({err})"
+            )
         made = [made] if isinstance(made, str) else made
         written = dict(into)
         for at, (out, name) in enumerate(zip(node["outs"], made, strict=False)):

@@ -1,0 +1,83 @@
+"""ONNX: operators whose models hold for sizes that are free, and scales that give no whole size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tenon as tn
+from tenon import nn
+from tenon.export import Dim
+
+onnx = pytest.importorskip("onnx")
+from test_onnx import check, run_runtime  # noqa: E402
+from test_onnx_operators import Of, normal  # noqa: E402
+
+F = nn.functional
+Fn = Callable[[tn.Tensor], tn.Tensor]
+FREE: dict[str, Fn] = {
+    "nearest": lambda x: F.interpolate(x[None], scale_factor=1.5),
+    "linear": lambda x: F.interpolate(x[None], scale_factor=2.5, mode="linear"),
+    "half": lambda x: F.interpolate(x[None, None], scale_factor=0.5, mode="bilinear"),
+    "corners": lambda x: nn.UpsamplingBilinear2d(scale_factor=2)(x[None, None]),
+    "sizes": lambda x: F.interpolate(x[None, None], (x.shape[0] * 2, x.shape[1]), mode="bilinear"),
+    "fixed size": lambda x: F.interpolate(x[None], size=5, mode="linear"),
+    "std": lambda x: x.std(1),
+    "var": lambda x: x.var((0, 1), correction=2, keepdim=True),
+    "whole std": lambda x: x.std(),
+    "std and mean": lambda x: tn.cat(tn.std_mean(x, 0)),
+    "roll": lambda x: x.roll((3, -2), (1, 0)),
+    "roll flat": lambda x: x.roll(5),
+    "halves": lambda x: tn.cat(x.chunk(2, 1)[::-1], 1),
+    "glu": lambda x: F.glu(tn.cat((x, x), 1), 1),
+    "narrow": lambda x: x.narrow(1, 1, x.shape[1] - 1),
+    "narrow behind": lambda x: x.narrow(1, x.shape[1] - 1, 1),
+    "select": lambda x: x.select(1, x.shape[1] - 1),
+}
+SIZES = ((4, 7), (8, 8), (5, 2), (2, 3), (9, 16), (33, 40))
+
+
+def made(fn: Fn) -> tuple[nn.Module, bytes, str]:
+    module = Of(fn).eval()
+    free = ((({0: Dim.AUTO, 1: Dim.AUTO}),),)
+    model = tn.onnx.export(module, (normal(4, 8),), dynamic_shapes=free).model_proto
+    return module, model, model.graph.input[0].name
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_free_sizes(name: str) -> None:
+    module, model, given = made(FREE[name])
+    for size in SIZES:
+        x = normal(*size)
+        (got,) = run_runtime(model, {given: x.numpy()})
+        np.testing.assert_allclose(got, module(x).numpy(), rtol=2e-5, atol=2e-5, err_msg=str(size))
+
+
+REFUSED: dict[str, tuple[Fn, str]] = {
+    "a scale between floats": (lambda x: F.interpolate(x[None], scale_factor=0.7), "float32"),
+    "attributes": (
+        lambda x: F.avg_pool1d(x[None], x.shape[1]), "avg_pool1d: a number that follows"),
+    "shapes": (lambda x: F.layer_norm(x, x.shape[1:]), "layer_norm: a number that follows"),
+    "roots": (
+        lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None]),
+        "attention: a number that follows"),
+    "parts": (lambda x: x.tensor_split(2, 1)[0], "tensor_split: parts"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_fixed_sizes_in_onnx(name: str) -> None:
+    fn, words = REFUSED[name]
+    with pytest.raises(tn.onnx.OnnxExporterError, match=words):
+        made(fn)
+
+
+@pytest.mark.parametrize("scale", (1.5, 0.7, 1.3, (1.5, 2.0), (0.7, 1.3)))
+@pytest.mark.parametrize("mode", ("nearest", "bilinear"))
+@pytest.mark.parametrize("again", (False, True))
+def test_scales_that_give_no_whole_size(scale: float, mode: str, again: bool) -> None:
+    """Elements come from where the scale says, not the sizes, unless these are asked."""
+    more = {"recompute_scale_factor": True} if again else {}
+    fn = Of(lambda x: F.interpolate(x, scale_factor=scale, mode=mode, **more))
+    check(fn, normal(1, 2, 5, 7), runs=(run_runtime,))
