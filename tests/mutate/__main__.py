@@ -77,7 +77,7 @@ ROOMS = {
                                     "forward_ad call_modes"),
     "python/tenon/testing": python("testing"),
     "python/tenon/onnx": python("onnx onnx_load onnx_numbers onnx_operators"),
-    "python/tenon/fx": python("fx compile"),
+    "python/tenon/fx": python("fx fx_passes fx_proxies fx_beside fx_beside_modules compile"),
     "python/tenon/export": python("export export_parts"),
     "python/tenon/jit": python("jit script"),
     "python/tenon/_program": python("compile compile_default compile_graphs compile_random export "

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import inspect
 import itertools
+import math
 import sys
 import typing
 import warnings
@@ -20,6 +21,7 @@ from tenon.fx.graph_module import GraphModule
 from tenon.fx.node import BASE_TYPES, Argument
 from tenon.fx.proxy import ParameterProxy, Proxy, TracerBase
 from tenon.nn import Module, Sequential
+from tenon.nn.modules._slots import SLOT_NAMES
 from tenon.nn.parameter import Parameter
 from tenon.utils import _pytree
 
@@ -110,7 +112,7 @@ class Tracer(TracerBase):
 
     def __init__(
         self,
-        autowrap_modules: tuple[ModuleType, ...] = (),
+        autowrap_modules: tuple[ModuleType, ...] = (math,),
         autowrap_functions: tuple[Callable[..., Any], ...] = (),
         param_shapes_constant: bool = False,
     ) -> None:
@@ -164,6 +166,9 @@ class Tracer(TracerBase):
             for name, found in self.root.named_modules():
                 if found is a:
                     return self.create_node("get_attr", name, (), {})
+        if isinstance(a, tuple) and hasattr(a, "_fields"):
+            items = tuple(self.create_arg(x) for x in a)
+            return self.create_node("call_function", type(a), items, {})
         return super().create_arg(a)
 
     def _leaf(self, a: Any) -> Argument:
@@ -268,7 +273,7 @@ class Tracer(TracerBase):
     @contextlib.contextmanager
     def _patched(self, fn: Callable[..., Any]) -> Iterator[None]:
         """Modules, attributes of modules and wrapped functions report to the tracer."""
-        call, look = Module.__call__, Module.__getattr__
+        call, look = Module.__call__, Module.__getattribute__
         cache: dict[str, Any] = {}
 
         @functools.wraps(call)
@@ -278,18 +283,22 @@ class Tracer(TracerBase):
 
             return self.call_module(mod, forward, args, kwargs)
 
-        def module_getattr(mod: Module, name: str) -> Any:
-            return self.getattr(name, look(mod, name), cache)
+        def module_read(mod: Module, name: str) -> Any:
+            try:
+                value = look(mod, name)
+            except AttributeError:
+                value = type(mod).__getattr__(mod, name)
+            own = look(mod, "__dict__")
+            held = any(name in own.get(slot, ()) for slot in SLOT_NAMES)
+            return self.getattr(name, value, cache) if held else value
 
-        Module.__call__, Module.__getattr__ = module_call, module_getattr  # type: ignore
+        Module.__call__, Module.__getattribute__ = module_call, module_read  # type: ignore
         try:
-            with (
-                _asked(self.root),
-                self._functions_patched([type(m).forward for m in self.root.modules()] + [fn]),
-            ):
+            with self._functions_patched([type(m).forward for m in self.root.modules()] + [fn]):
                 yield
         finally:
-            Module.__call__, Module.__getattr__ = call, look  # type: ignore
+            Module.__call__ = call  # type: ignore[method-assign]
+            del Module.__getattribute__
 
     @contextlib.contextmanager
     def _functions_patched(self, callers: Iterable[Any]) -> Iterator[None]:
@@ -339,26 +348,6 @@ class Tracer(TracerBase):
             return proxy.tracer.create_proxy("call_function", fn, args, kwargs)
 
         return wrapped
-
-
-@contextlib.contextmanager
-def _asked(root: Module) -> Iterator[None]:
-    """Modules are asked for their parameters and buffers, which else are plain attributes (Note
-    [Mirrored attributes])."""
-    taken: list[tuple[Module, str, str]] = []
-    for module in root.modules():
-        own = module.__dict__
-        for slot in ("_parameters", "_buffers"):
-            for name, value in own[slot].items():
-                if name in own and own[name] is value:
-                    del own[name]
-                    taken.append((module, slot, name))
-    try:
-        yield
-    finally:
-        for module, slot, name in taken:
-            if name in module.__dict__[slot]:
-                module.__dict__[name] = module.__dict__[slot][name]
 
 
 def _spaces(callers: Iterable[Any]) -> list[dict[str, Any]]:

@@ -183,18 +183,15 @@ class Graph:
     ) -> Node:
         """A new node at the place of insertion: the end, unless inserting_before or _after."""
         args, kwargs = () if args is None else args, {} if kwargs is None else kwargs
-        for a in (args, kwargs):
-            map_arg(a, self._check_member)
         own = self._namespace.name(name or self._default_name(op, target))
         node = Node(self, own, op, target, args, kwargs, type_expr)
         self._insert(node)
         self._count += 1
         return node
 
-    def _check_member(self, node: Node) -> Node:
-        if node.graph is not self or node._erased:
-            raise RuntimeError(f"argument {node.name} belongs to another graph, or was erased")
-        return node
+    def _check_member(self, node: Node) -> None:
+        if node.graph is not self:
+            raise AssertionError(f"{node.name} is a node of another graph")
 
     def _default_name(self, op: str, target: Target) -> str:
         if isinstance(target, str):
@@ -248,24 +245,19 @@ class Graph:
             self._insert = before
 
     def inserting_before(self, n: Node | None = None) -> Any:
-        """New nodes come in front of n (the first node) inside the `with`."""
+        """New nodes come in front of n (of all nodes) inside the `with`, in order."""
         if n is None:
-            return self._inserting(self._root._next.prepend)
+            return self._inserting(self._root.append)
         self._check_member(n)
         return self._inserting(n.prepend)
 
     def inserting_after(self, n: Node | None = None) -> Any:
-        """New nodes come behind n (at the beginning), in order, inside the `with`."""
+        """New nodes come right behind n (at the end) inside the `with`: the last one is next to
+        n."""
         if n is None:
-            return self.inserting_before(None)
+            return self._inserting(self._root.prepend)
         self._check_member(n)
-        place = [n]
-
-        def insert(node: Node) -> None:
-            place[0].append(node)
-            place[0] = node
-
-        return self._inserting(insert)
+        return self._inserting(n.append)
 
     def node_copy(
         self, node: Node, arg_transform: Callable[[Node], Argument] = lambda x: x
@@ -411,7 +403,7 @@ class _Writer:
         origin = typing.get_origin(kind)
         if origin is not None:
             parts = [self.annotation(a) for a in typing.get_args(kind)]
-            return f"{self.annotation(origin)}[{', '.join(parts)}]"
+            return f"{self.annotation(origin)}[{','.join(parts)}]"
         if kind is type(None):
             return "None"
         return self.named(kind) if hasattr(kind, "__module__") else repr(kind)
@@ -433,9 +425,7 @@ class _Writer:
         if isinstance(a, Node):
             return a.name
         if isinstance(a, tuple) and hasattr(a, "_fields"):
-            return f"{self.add_global(type(a).__name__, type(a))}({', '.join(map(self.text, a))})"
-        if isinstance(a, tenon.Size):
-            return "(" + ", ".join(map(str, a)) + ("," if len(a) == 1 else "") + ")"
+            return f"{self.named(type(a))}({', '.join(map(self.text, a))})"
         if isinstance(a, tuple):
             return "(" + ", ".join(map(self.text, a)) + ("," if len(a) == 1 else "") + ")"
         if isinstance(a, list):
@@ -529,7 +519,7 @@ class _Writer:
                 result = f" -> {self.annotation(node.type)}"
             line = self.statement(node)
             if not told and node.op not in ("placeholder", "output"):
-                lines.append("    # No stacktrace found for following nodes")
+                lines.append("\n    # No stacktrace found for following nodes")
                 told = True
             if line is None:
                 continue

@@ -75,7 +75,7 @@ class GraphModule(Module):
         try:
             _copy_attribute(root, self, path)
         except AttributeError:
-            raise RuntimeError(
+            raise AttributeError(
                 f"the graph names '{path}', which {type(root).__name__} has not"
             ) from None
 
@@ -100,7 +100,6 @@ class GraphModule(Module):
     def graph(self, g: Graph) -> None:
         if not isinstance(g, Graph):
             raise AssertionError(f"Expected a Graph instance, but got {type(g)}")
-        g = g if g.owning_module is None else copy.deepcopy(g)
         g.owning_module = self
         self.__dict__["_graph"] = g
         self.recompile()

@@ -38,8 +38,11 @@ class Interpreter:
         initial_env: dict[Node, Any] | None = None,
         enable_io_processing: bool = True,
     ) -> Any:
-        """The graph's result for these arguments."""
+        """The graph's result for these arguments; with enable_io_processing=False arguments and
+        results are the leaves of the containers that the graph was traced with."""
         self.env = {} if initial_env is None else dict(initial_env)
+        if enable_io_processing:
+            args = tuple(self.graph.process_inputs(*args))
         self.args_iter = iter(args)
         for node in self.graph.nodes:
             if node in self.env:
@@ -53,7 +56,8 @@ class Interpreter:
                 for used in self._last.get(node, ()):
                     del self.env[used]
             if node.op == "output":
-                return self.env[node]
+                result = self.env[node]
+                return self.graph.process_outputs(result) if enable_io_processing else result
         return None
 
     def run_node(self, n: Node) -> Any:
@@ -119,18 +123,14 @@ class Interpreter:
         return map_arg(args, value)
 
 
-class _KeepLeaves(Tracer):
-    def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
-        return True
-
-
 class Transformer(Interpreter):
     """Makes a new GraphModule: each method returns what a node becomes."""
 
     def __init__(self, module: Module) -> None:
         super().__init__(module)
         self.new_graph = Graph()
-        self.tracer = _KeepLeaves()
+        self.new_graph.set_codegen(self.graph._codegen)
+        self.tracer = Tracer()
         self.tracer.root, self.tracer.graph = module, self.new_graph
         self.tracer.tensor_attrs = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -219,19 +220,16 @@ class Node:
         return False
 
     def format_node(self, *_: Any, **__: Any) -> str:
-        target = self.target if isinstance(self.target, str) else target_text(self.target)
-        if self.op == "placeholder":
-            default = f"(default={self.args[0]!r})" if self.args else ""
-            users = f"[num_users={len(self.users)}]"
-            return f"%{self.name} : {users} = placeholder[target={target}]{default}"
-        if self.op == "get_attr":
-            return f"%{self.name} : [num_users={len(self.users)}] = get_attr[target={target}]"
         if self.op == "output":
             return f"return {self.args[0]}"
-        return (
-            f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={target}]"
-            f"(args = {_text(self.args)}, kwargs = {_text(self.kwargs)})"
-        )
+        kind = "" if self.type is None else f"{_type_text(self.type)} "
+        head = f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}"
+        head = f"{head}[target={target_text(self.target)}]"
+        if self.op == "placeholder":
+            return head + (f"(default={self.args[0]})" if self.args else "")
+        if self.op == "get_attr":
+            return head
+        return f"{head}(args = {_text(self.args)}, kwargs = {_text(self.kwargs)})"
 
     def __repr__(self) -> str:
         return self.name
@@ -252,6 +250,16 @@ def target_text(target: Any) -> str:
     if name is None:
         return repr(target)
     return f"{place}.{name}" if place else str(name)
+
+
+def _type_text(kind: Any) -> str:
+    """An annotation: a class with its module, anything else as it is printed."""
+    if not isinstance(kind, type) or isinstance(kind, types.GenericAlias):
+        return repr(kind)
+    name, place = kind.__qualname__, kind.__module__
+    if place.startswith("tenon"):
+        place = str(tenon.float32).split(".")[0] + place.removeprefix("tenon")
+    return name if place == "builtins" else f"{place}.{name}"
 
 
 def _text(a: Argument) -> str:

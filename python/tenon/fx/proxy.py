@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import dis
 import operator
 import sys
@@ -55,8 +56,21 @@ class TracerBase:
         return (proxy_factory_fn or self.proxy)(node)
 
     def create_arg(self, a: Any) -> Argument:
-        """What stands for a value among a node's arguments."""
-        return map_aggregate(a, self._leaf)
+        """What stands for a value among a node's arguments. Tracers that change it are asked about
+        containers and about what is in them."""
+        if isinstance(a, tuple):
+            items = [self.create_arg(x) for x in a]
+            return type(a)(*items) if hasattr(a, "_fields") else tuple(items)
+        if isinstance(a, list):
+            return [self.create_arg(x) for x in a]
+        if isinstance(a, dict):
+            return {k: self.create_arg(v) for k, v in a.items()}
+        if isinstance(a, slice):
+            return slice(*(self.create_arg(x) for x in (a.start, a.stop, a.step)))
+        if dataclasses.is_dataclass(a) and not isinstance(a, type):
+            parts = {f.name: self.create_arg(getattr(a, f.name)) for f in dataclasses.fields(a)}
+            return self.create_node("call_function", type(a), (), parts)
+        return self._leaf(a)
 
     def _leaf(self, a: Any) -> Argument:
         if isinstance(a, Proxy):

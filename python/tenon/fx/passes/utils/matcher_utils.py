@@ -121,7 +121,7 @@ class SubgraphMatcher:
                 and all(self._same_argument(x, y, found) for x, y in zip(a, b, strict=True))
             )
         if isinstance(b, Node):
-            return False
+            return self.ignore_literals
         return self.ignore_literals or (type(a) is type(b) and a == b)
 
     def _closed(self, nodes: dict[Node, Argument], inside: set[Argument]) -> bool:
