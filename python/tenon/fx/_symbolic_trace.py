@@ -272,7 +272,8 @@ class Tracer(TracerBase):
 
     @contextlib.contextmanager
     def _patched(self, fn: Callable[..., Any]) -> Iterator[None]:
-        """Modules, attributes of modules and wrapped functions report to the tracer."""
+        """Modules, attributes of modules and wrapped functions report to the tracer. Parameters are
+        plain attributes (Note [Mirrored attributes]), which __getattr__ is not asked for."""
         call, look = Module.__call__, Module.__getattribute__
         cache: dict[str, Any] = {}
 
