@@ -141,6 +141,15 @@ tn_status tni_composite__reduce_loss(const void *args, tn_tensor **rets) {
     return scope_finish(&s, x, rets);
 }
 
+/* The terms are made in the dtype of the input. */
+tn_status tni_check_soft_margin_loss(const void *args) {
+    const tn_soft_margin_loss_args *a = args;
+    int32_t dtype = tn_view_dtype(a->input);
+    if (tn_dtype_category(dtype) >= TN_CAT_FLOAT) return TN_OK;
+    return tn_fail(TN_E_DTYPE, 0, "result type Float can't be cast to the desired output type %s",
+                   tni_type_text(dtype));
+}
+
 /* Classes as int64, which is what kernels read; bytes are accepted as PyTorch does. */
 static bool byte_classes(const tn_view *target) { return tn_view_dtype(target) == TN_U8; }
 

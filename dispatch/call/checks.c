@@ -129,24 +129,49 @@ static void warn_resized(const tn_tensor *out, int32_t ndim, const int64_t *shap
                  tni_shape_text_of(&out->v), tni_shape_text(ndim, shape));
 }
 
-tn_status tni_resize_out(tn_tensor *out, int32_t ndim, const int64_t *shape) {
+/* Whether the memory that out looks at holds that many elements from where it begins. */
+static bool has_room(const tn_tensor *out, int64_t numel) {
+    uint64_t at = tni_offset_bytes(out), size = (uint64_t)tn_view_itemsize(&out->v);
+    if (!out->storage || tni_is_sparse(out) || at > out->storage->bytes) return false;
+    return numel && (uint64_t)numel <= (out->storage->bytes - at) / size;
+}
+
+/* What has room stays where it is, and others that look there see what is written: out=buffer[:0]. */
+static tn_status resize_laid(tn_tensor *out, int32_t ndim, const int64_t *shape,
+                             const int64_t *strides) {
+    int32_t dtype = tn_view_dtype(&out->v);
     tn_tensor *fresh;
+    int64_t numel;
     warn_resized(out, ndim, shape);
-    TN_TRY(tni_tensor_new_fast(tn_view_dtype(&out->v), tn_tensor_device(out), ndim, shape, &fresh));
+    TN_TRY(tni_numel(ndim, shape, tn_view_itemsize(&out->v), &numel));
+    if (has_room(out, numel)) {
+        TN_TRY(tni_view_new(out, dtype, ndim, shape, strides, 0, &fresh));
+    } else {
+        TN_TRY(tni_tensor_new_fast(dtype, tn_tensor_device(out), ndim, shape, &fresh));
+        if (strides) {
+            memcpy(fresh->v.strides, strides, sizeof *strides * (size_t)ndim);
+            tni_tensor_refresh(fresh);
+        }
+    }
     tn_status st = tn_tensor_set_data(out, fresh);
     tn_tensor_unref(&fresh);
     return st;
+}
+
+tn_status tni_resize_out(tn_tensor *out, int32_t ndim, const int64_t *shape) {
+    return resize_laid(out, ndim, shape, NULL);
 }
 
 tn_status tni_give(tn_tensor *given, tn_tensor *result) {
     const tn_view *v = &result->v;
     if (!tni_shape_is(given, v->ndim, v->shape)) {
         bool alike = ((given->v.word ^ v->word) & TN_W_ALIKE) == 0;
-        if (alike && (v->word & TN_W_CONTIGUOUS) && !tni_may_meet(given, result)) {
+        bool packed = v->word & TN_W_DENSE;
+        if (alike && packed && !has_room(given, v->numel) && !tni_may_meet(given, result)) {
             warn_resized(given, v->ndim, v->shape);
             return tn_tensor_set_data(given, result);
         }
-        TN_TRY(tni_resize_out(given, v->ndim, v->shape));
+        TN_TRY(resize_laid(given, v->ndim, v->shape, packed ? v->strides : NULL));
     }
     if (!tni_may_meet(given, result)) return tni_copy_into(given, result);
     tn_tensor *apart;

@@ -205,6 +205,7 @@ static tn_status use_given(call *c, int32_t ndim, const int64_t *shape) {
         if (rel == TNI_OVERLAP_NONE && tni_may_meet(o, c->in[i])) through_copy = true;
         if (rel == TNI_OVERLAP_PARTIAL) return tni_fail_overlap();
     }
+    if (!fits) return make_output(c, ndim, shape); /* out takes its layout over */
     if (through_copy) return tni_tensor_new_fast(c->result, c->device, ndim, shape, &c->out);
     c->out = tn_tensor_ref(o);
     return TN_OK;

@@ -57,11 +57,16 @@ tn_status tni_composite_fill__tensor(const void *args, tn_tensor **rets) {
                        "fill_ only supports 0-dimension value tensor but got tensor with %d "
                        "dimensions.",
                        (int)a->value->ndim);
+    int32_t dtype = tn_view_dtype(&self->v);
     tn_scalar number;
-    TN_TRY(tni_check_writable(&tni_op_fill__tensor, self, tn_view_dtype(&self->v)));
+    TN_TRY(tni_check_writable(&tni_op_fill__tensor, self, dtype));
     if (!tni_is_meta(&self->v)) {
-        TN_TRY(tn_tensor_item(value, &number));
-        TN_TRY(fill_places(self, number));
+        tn_tensor *same; /* converted as by copy_: what does not fit is no error */
+        TN_TRY(tni_convert(value, dtype, &same));
+        tn_status st = tn_tensor_item(same, &number);
+        if (st == TN_OK) st = fill_places(self, number);
+        tn_tensor_unref(&same);
+        TN_TRY(st);
     }
     tni_bump_version(self);
     rets[0] = tn_tensor_ref(self);

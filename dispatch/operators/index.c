@@ -305,12 +305,78 @@ static tn_tensors index_list(const prepared *p) {
     return t;
 }
 
+/* The result's dimensions that are self's own lie as they do in self, as PyTorch has it: how they
+ * are ordered from the longest steps. False: by rows, or not with the indexed ones side by side. */
+static bool order_as_self(const prepared *p, int32_t index_ndim, int64_t *order) {
+    int64_t steps[TN_MAX_DIMS], laid[TN_MAX_DIMS];
+    int32_t first = (int32_t)p->first, count = (int32_t)p->count;
+    if (p->self->v.word & TN_W_CONTIGUOUS) return false;
+    for (int32_t d = 0; d < p->ndim; d++) {
+        bool own = d < first || d >= first + index_ndim;
+        steps[d] = own ? p->self->v.strides[d < first ? d : d - index_ndim + count] : 0;
+    }
+    tn_view like = p->self->v;
+    like.ndim = p->ndim;
+    like.shape = (int64_t *)(uintptr_t)p->shape;
+    like.strides = steps;
+    tni_format_strides(TN_FORMAT_PRESERVE, &like, p->ndim, p->shape, laid);
+    bool rows = true, between = false, over = false;
+    for (int32_t d = 0; d < p->ndim; d++) {
+        int32_t at = d; /* dimensions of equal steps stay as they are */
+        for (; at > 0 && laid[order[at - 1]] < laid[d]; at--) order[at] = order[at - 1];
+        order[at] = d;
+        rows = rows && at == d;
+    }
+    for (int32_t k = 0; k < p->ndim; k++) {
+        bool indexed = order[k] >= first && order[k] < first + index_ndim;
+        if (indexed && over) return false;
+        between |= indexed;
+        over |= between && !indexed;
+    }
+    return !rows;
+}
+
+/* The elements in the order of self's memory, as a view in that of the result. */
+static tn_status gather_as_self(prepared *p, int32_t index_ndim, const int64_t *order,
+                                tn_tensor **ret) {
+    int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS], back[TN_MAX_DIMS], first = p->first;
+    const tn_view *v = &p->self->v;
+    tn_tensor *laid = NULL, *r = NULL;
+    int32_t n = 0;
+    bool met = false;
+    for (int32_t k = 0; k < p->ndim; k++) {
+        int64_t d = order[k];
+        back[d] = k;
+        bool indexed = d >= p->first && d < p->first + index_ndim;
+        for (int64_t i = 0; indexed && !met && i < p->count; i++, n++) {
+            if (i == 0) first = n;
+            shape[n] = v->shape[p->first + i];
+            strides[n] = v->strides[p->first + i];
+        }
+        met |= indexed;
+        if (indexed) continue;
+        int64_t own = d < p->first ? d : d - index_ndim + p->count;
+        shape[n] = v->shape[own];
+        strides[n++] = v->strides[own];
+    }
+    TN_TRY(tni_view_new(p->self, tn_view_dtype(v), n, shape, strides, 0, &laid));
+    tn_status st = tn__index(laid, index_list(p), first, tn_ints_of(p->dims, p->count), &r);
+    if (st == TN_OK) st = tn_permute(r, tn_ints_of(back, p->ndim), ret);
+    tn_tensor_unref(&laid);
+    tn_tensor_unref(&r);
+    return st;
+}
+
 tn_status tni_composite_index(const void *args, tn_tensor **rets) {
     const tn_index_args *a = args;
     prepared p;
     tn_status st = prepare(&p, a->input, a->indices);
+    int64_t order[TN_MAX_DIMS];
+    int32_t index_ndim = st == TN_OK && p.count ? p.index[0]->v.ndim : 0;
     if (st == TN_OK && p.count == 0)
         st = tn_clone(tni_t(a->input), TN_FORMAT_PRESERVE, rets);
+    else if (st == TN_OK && index_ndim > 0 && order_as_self(&p, index_ndim, order))
+        st = gather_as_self(&p, index_ndim, order, rets);
     else if (st == TN_OK)
         st = tn__index(p.self, index_list(&p), p.first, tn_ints_of(p.dims, p.count), rets);
     release(&p);

@@ -174,18 +174,29 @@ tn_status tni_composite_outer(const void *args, tn_tensor **rets) {
     return st;
 }
 
-/* In the dtype of the whole sum, which may be wider than that of the vectors. */
-tn_status tni_composite__addr_product(const void *args, tn_tensor **rets) {
-    const tn__addr_product_args *a = args;
+/* In the dtype of all three, whatever their ranks. Bools are joined by and, sums by or. */
+tn_status tni_composite_addr(const void *args, tn_tensor **rets) {
+    const tn_addr_args *a = args;
     tni_scope s = {0};
-    tn_scalar_box box;
-    tn_tensor *x = tni_t(a->vec1), *y = tni_t(a->vec2);
-    int32_t dtype = tni_result_dtype((tn_tensor *[]){tni_t(a->input), x, y}, 3);
-    x = scope_convert(&s, x, dtype);
-    y = scope_binary(&s, tn_outer, x, scope_convert(&s, y, dtype));
-    if (a->alpha.re != 1 || a->alpha.im != 0)
-        y = scope_mul(&s, y, tn_scalar_box_init(&box, a->alpha));
-    return scope_finish(&s, y, rets);
+    tn_scalar_box by, of;
+    int32_t dtype = tn_dtype_promote(
+        tn_dtype_promote(tn_view_dtype(a->vec1), tn_view_dtype(a->vec2)), tn_view_dtype(a->input));
+    tn_scalar alpha = a->alpha, beta = a->beta;
+    bool none = beta.re == 0 && beta.im == 0;
+    if (dtype == TN_BOOL) {
+        alpha = tn_scalar_bool(alpha.re != 0 || alpha.im != 0);
+        beta = tn_scalar_bool(!none);
+    }
+    tn_tensor *x = scope_convert(&s, tni_t(a->vec1), dtype);
+    tn_tensor *product = scope_binary(&s, tn_outer, x, scope_convert(&s, tni_t(a->vec2), dtype));
+    if (alpha.re != 1 || alpha.im != 0)
+        product = scope_mul(&s, product, tn_scalar_box_init(&by, alpha));
+    tn_tensor *input = scope_convert(&s, tni_t(a->input), dtype);
+    if (none) /* the sizes count, nan does not */
+        input = SCOPE(&s, tn_zeros_like(input, -1, -1, TN_FORMAT_PRESERVE, scope_slot(&s)));
+    else if (beta.re != 1 || beta.im != 0)
+        input = scope_mul(&s, input, tn_scalar_box_init(&of, beta));
+    return scope_finish(&s, scope_add(&s, input, product), rets);
 }
 
 /* ---- matmul -----------------------------------------------------------------------------------*/
@@ -343,7 +354,7 @@ static tn_status summed(tn_tensor *t, tn_ints dims, const tn_tensor *other, tn_i
         TN_TRY(tni_wrap_dim(theirs.v[i], other->v.ndim, &e));
         if (t->v.shape[d] != 1 && other->v.shape[e] == 1) over[n++] = d;
     }
-    if (n > 0) return tn_sum(t, tn_ints_of(over, n), 1, -1, ret);
+    if (n > 0) return tn_sum(t, tn_ints_of(over, n), 1, tn_view_dtype(&t->v), ret);
     *ret = tn_tensor_ref(t);
     return TN_OK;
 }

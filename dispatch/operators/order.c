@@ -9,6 +9,7 @@
 #include <tenon/ops_shape.h>
 
 #include "ask_priv.h"
+#include "copy_priv.h"
 #include "infer_priv.h"
 #include "op_index.h"
 #include "op_reduce.h"
@@ -167,8 +168,11 @@ tn_status tni_composite_msort(const void *args, tn_tensor **rets) {
 
 static tn_status median_of_all(const tn_view *v, bool skip_nan, tn_tensor **rets) {
     tn_tensor *flat = NULL, *indices = NULL;
-    if (v->numel == 0)
-        return tn_full((tn_ints){NULL, 0}, tn_scalar_float(NAN), tn_view_dtype(v), -1, rets);
+    if (v->numel == 0) { /* nan, or what a conversion makes of it */
+        TN_TRY(tn_new_empty(tni_t(v), (tn_ints){NULL, 0}, -1, -1, rets));
+        tn_scalar_box nan;
+        return tni_copy_into(rets[0], tn_scalar_box_init(&nan, tn_scalar_float(NAN)));
+    }
     TN_TRY(tn_reshape(tni_t(v), TN_INTS(-1), &flat));
     tn_status st = skip_nan ? tn_nanmedian_dim(flat, 0, 0, rets, &indices)
                             : tn_median_dim(flat, 0, 0, rets, &indices);

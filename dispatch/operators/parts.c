@@ -187,7 +187,7 @@ tn_status tni_composite_sum_to_size(const void *args, tn_tensor **rets) {
         return tn_fail(TN_E_STATE, 1, "size {%s} is not expandable to size {%s}.",
                        tni_shape_text((int32_t)a->size.n, a->size.v), tni_shape_text_of(a->input));
     tn_tensor *sum = tni_t(a->input);
-    if (n > 0) sum = scope_sum(&s, sum, tn_ints_of(dims, n), 1);
+    if (n > 0 || a->size.n == 0) sum = scope_sum(&s, sum, tn_ints_of(dims, n), 1);
     if (more > 0) sum = scope_reshape(&s, sum, a->size);
     return scope_finish(&s, sum, rets);
 }

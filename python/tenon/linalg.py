@@ -702,4 +702,5 @@ def cond(A: Tensor, p: float | str | None = None, *, out: Tensor | None = None) 
     return _result_as(product.masked_fill(info != 0, math.inf), out)
 
 
-overridable.make_overridable(globals())
+_FLAGS = "keepdim upper left unitriangular pivot adjoint hermitian full_matrices check_errors"
+overridable.make_overridable(globals(), flags=_FLAGS.split())

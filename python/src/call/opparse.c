@@ -197,6 +197,10 @@ static int to_float(PyObject *value, double *ret, tnp_mismatch *why) {
         *ret = PyFloat_AsDouble(value);
         return 1;
     }
+    if (PyLong_Check(value)) { /* also of more than 64 bits */
+        *ret = PyLong_AsDouble(value);
+        return *ret == -1.0 && PyErr_Occurred() ? -1 : 1;
+    }
     tn_scalar s;
     if (PyComplex_Check(value)) return bad_type(why, value);
     int r = to_scalar(value, &s, why);

@@ -195,9 +195,16 @@ static PyObject *detach_(PyObject *self, PyObject *unused) {
 }
 static PyObject *requires_grad_(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"requires_grad", NULL};
-    int on = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:requires_grad_", names, &on)) return NULL;
-    return done(self, tn_set_requires_grad(tnp_of(self), on));
+    PyObject *on = Py_True;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:requires_grad_", names, &on)) return NULL;
+    if (!PyBool_Check(on)) {
+        tnp_error_about(PyExc_TypeError,
+                        "requires_grad_(): argument 'requires_grad' (position 1) must be bool, "
+                        "not %U",
+                        on);
+        return NULL;
+    }
+    return done(self, tn_set_requires_grad(tnp_of(self), on == Py_True));
 }
 
 #define KEYWORDS (METH_VARARGS | METH_KEYWORDS)

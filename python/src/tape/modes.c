@@ -212,6 +212,12 @@ static PyObject *autocast_leave(PyObject *unused, PyObject *args) {
     return autocast_set(unused, args);
 }
 
+static PyObject *autocast_clear(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    tn_autocast_clear();
+    Py_RETURN_NONE;
+}
+
 /* ---- Regions of Python classes ------------------------------------------------------------------
  * Ctrl-C is raised between two steps of a Python function, the first of an __exit__ among them, and
  * what that was to undo would stay. _Region has both methods here: _region() says in Python what is
@@ -320,6 +326,7 @@ static PyObject *nothing(PyObject *unused, PyObject *none) {
 
 static PyMethodDef functions[] = {
     {"_nothing", nothing, METH_NOARGS, "Does nothing."},
+    {"_autocast_clear", autocast_clear, METH_NOARGS, "Drops converted parameters."},
     {"_autocast_enter", autocast_enter, METH_VARARGS, "_autocast_set in a region more."},
     {"_autocast_leave", autocast_leave, METH_VARARGS, "_autocast_set in a region less."},
     {"_autocast_set", autocast_set, METH_VARARGS, "Changes the autocast region of a device."},

@@ -238,9 +238,13 @@ static bool put_part(plan *p, PyObject *part) {
     if (r < 0) return false;
     if (r > 0) return put_int(p, i);
     if (PySequence_Check(part) && !PyUnicode_Check(part) && !PyBytes_Check(part)) {
+        tn_tensor *index = tnp_tensor_from(part, -1, -1);
         /* An empty list indexes nothing; it has no numbers to take a dtype from. */
-        bool empty = PyList_Check(part) && PyList_Size(part) == 0;
-        tn_tensor *index = tnp_tensor_from(part, empty ? TN_I64 : -1, -1);
+        if (index && tn_tensor_numel(index) == 0 && !tnp_is_numpy_array(part) &&
+            tn_tensor_dtype(index) != TN_BOOL) {
+            tn_tensor_unref(&index);
+            index = tnp_tensor_from(part, TN_I64, -1);
+        }
         return index && put_tensor(p, index);
     }
     tnp_error_about(
@@ -499,7 +503,9 @@ int tnp_setitem(PyObject *self, PyObject *key, PyObject *value) {
         Py_XDECREF(taken);
         return taken ? 0 : -1;
     }
-    bool ok = plan_init(&p, self, key, true) && assign(&p, value);
+    if (key == Py_False) return 0;
+    /* x[True] = v is x[None] = v, and takes a v of any dtype. */
+    bool ok = plan_init(&p, self, key == Py_True ? Py_None : key, true) && assign(&p, value);
     plan_free(&p);
     return ok ? 0 : -1;
 }

@@ -18,7 +18,22 @@ from typing import Any
 from tenon import _C
 
 _PLAIN = {_C.Tensor, _C.dtype, _C.device, _C.Size, int, float, bool, str, type(None)}
-_TENSORS = ("Tensor", "Tensor | None")
+
+
+def _is_number(value: Any, *methods: str) -> bool:
+    if isinstance(value, _C.Tensor):
+        return value.numel() == 1
+    return any(hasattr(value, method) for method in methods)
+
+
+# What arguments of these annotations are: the words of errors, and what such a value has.
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "Tensor": ("Tensor", lambda v: isinstance(v, _C.Tensor)),
+    "int": ("int", lambda v: _is_number(v, "__index__", "__int__")),
+    "float": ("float", lambda v: _is_number(v, "__index__", "__float__", "__complex__")),
+    "str": ("str", lambda v: isinstance(v, str)),
+    "Sequence[Tensor]": ("tuple of Tensors", lambda v: isinstance(v, (list, tuple))),
+}
 _OFF = _C._disabled_torch_function_impl
 _asking: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()
 
@@ -55,7 +70,8 @@ def _refusal(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> TypeError | None:
     """What was wrong with a call that failed, if a number or something else stands in a tensor's
-    place: functions of Python meet that wherever they first ask it for something."""
+    place, or a text in that of a number: functions of Python meet that wherever they first ask it
+    for something."""
     signature = inspect.signature(function)
     try:
         given = signature.bind(*args, **kwargs).arguments
@@ -66,22 +82,56 @@ def _refusal(
         several = parameter.kind is parameter.VAR_POSITIONAL
         for value in given.get(name, ()) if several else [given[name]] if name in given else []:
             at += 1
-            optional = parameter.annotation == "Tensor | None" and value is None
-            if parameter.annotation not in _TENSORS or optional or isinstance(value, _C.Tensor):
+            kind = str(parameter.annotation).removeprefix("builtins.")
+            known = _KINDS.get(kind.removesuffix(" | None"))
+            if known is None or known[1](value) or (value is None and kind.endswith("None")):
                 continue
             place = f" (position {at})" if parameter.kind is not parameter.KEYWORD_ONLY else ""
             return TypeError(
-                f"{function.__name__}(): argument '{name}'{place} must be Tensor, "
+                f"{function.__name__}(): argument '{name}'{place} must be {known[0]}, "
                 f"not {type(value).__name__}"
             )
     return None
 
 
+def _places(function: Callable[..., Any], flags: Iterable[str]) -> list[tuple[str, int, bool]]:
+    """Which of the flags the function has: the name, the place, whether it may be None."""
+    plain: Any = inspect.unwrap(function)
+    code = plain.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    kinds = plain.__annotations__
+    found = [(n, names.index(n), str(kinds.get(n)).endswith("None")) for n in flags if n in names]
+    return [(n, at if at < code.co_argcount else sys.maxsize, none) for n, at, none in found]
+
+
+def _check_flags(
+    function: Callable[..., Any],
+    flags: list[tuple[str, int, bool]],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    """Raises TypeError where a flag is no bool, as operators do: any value would be true or false
+    to a function of Python."""
+    for name, at, optional in flags:
+        value = args[at] if at < len(args) else kwargs.get(name, True)
+        if value is True or value is False or (optional and value is None):
+            continue
+        if type(value).__name__ not in ("bool", "bool_", "SymBool"):
+            place = f" (position {at + 1})" if at < len(args) else ""
+            raise TypeError(
+                f"{function.__name__}(): argument '{name}'{place} must be bool, "
+                f"not {type(value).__name__}"
+            )
+
+
 def overridable(
-    function: Callable[..., Any], public: Callable[..., Any] | None = None
+    function: Callable[..., Any],
+    public: Callable[..., Any] | None = None,
+    flags: Iterable[str] = (),
 ) -> Callable[..., Any]:
     """The function, which asks classes of programs among its arguments first. They are told that
-    `public` was called, or it itself."""
+    `public` was called, or it itself. Those of its arguments that flags names have to be bools."""
+    checked = _places(function, flags)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -91,12 +141,16 @@ def overridable(
                     break
             else:
                 if not kwargs:
+                    if checked:
+                        _check_flags(function, checked, args, kwargs)
                     return function(*args)
             relevant = _askable((*args, *kwargs.values()))
             if relevant and _C._disable_overrides(0) == 0:
                 from tenon.overrides import handle_torch_function
 
                 return handle_torch_function(public or call, relevant, *args, **kwargs)
+            if checked:
+                _check_flags(function, checked, args, kwargs)
             return function(*args, **kwargs)
         except (AttributeError, IndexError, RuntimeError, ValueError) as err:
             refusal = _refusal(function, args, kwargs)
@@ -113,9 +167,12 @@ def asks_classes(function: Any) -> bool:
     return isinstance(function, FunctionType) and function in _asking
 
 
-def make_overridable(namespace: dict[str, Any], leave: Iterable[str] = ()) -> None:
-    """Makes the public functions that a module defines overridable, but those named."""
+def make_overridable(
+    namespace: dict[str, Any], leave: Iterable[str] = (), flags: Iterable[str] = ()
+) -> None:
+    """Makes the public functions that a module defines overridable, but those named. Arguments by
+    the names in flags have to be bools."""
     for name, value in list(namespace.items()):
         mine = isinstance(value, FunctionType) and value.__module__ == namespace["__name__"]
         if mine and not name.startswith("_") and name not in leave:
-            namespace[name] = overridable(value)
+            namespace[name] = overridable(value, flags=flags)

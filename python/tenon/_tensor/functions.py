@@ -128,7 +128,13 @@ def _number_dtype(value: Any) -> dtype:
     if isinstance(value, builtins.int):
         return _C.int64
     default = _C.get_default_dtype()
-    return default.to_complex() if isinstance(value, complex) else default
+    if isinstance(value, complex):
+        return default.to_complex()
+    if hasattr(value, "__float__"):
+        return default
+    raise TypeError(
+        f"result_type(): arguments must be tensors or numbers, not {type(value).__name__}"
+    )
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
@@ -168,6 +174,12 @@ def can_cast(from_: dtype, to: dtype) -> builtins.bool:
     >>> tn.can_cast(tn.float32, tn.int64)
     False
     """
+    for place, (name, kind) in enumerate((("from_", from_), ("to", to)), 1):
+        if not isinstance(kind, _C.dtype):
+            raise TypeError(
+                f"can_cast(): argument '{name}' (position {place}) must be dtype, "
+                f"not {type(kind).__name__}"
+            )
     return _category(from_) <= _category(to)
 
 

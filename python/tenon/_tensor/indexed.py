@@ -248,12 +248,12 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: builtins.bool = False) -
     return self
 
 
+_FLAGS = "as_tuple equal_nan sorted return_inverse return_counts assume_unique invert wrap"
 for _name, _method in {
     "nonzero": nonzero, "equal": equal, "allclose": allclose, "unique": unique,
     "unique_consecutive": unique_consecutive, "fill_diagonal_": fill_diagonal_,
 }.items():  # fmt: skip
-    setattr(Tensor, _name, _method)
+    setattr(Tensor, _name, overridable.overridable(_method, flags=_FLAGS.split()))
 del _name, _method
 
-
-overridable.make_overridable(globals())
+overridable.make_overridable(globals(), flags=_FLAGS.split())

@@ -198,4 +198,5 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return powers if increasing else powers.flip(1)
 
 
-overridable.make_overridable(globals())
+_FLAGS = "some compute_uv upper transpose unitriangular keepdim pivot unpack_data unpack_pivots"
+overridable.make_overridable(globals(), flags=(*_FLAGS.split(), "increasing"))

@@ -8,6 +8,7 @@ from typing import Any
 import tenon
 from tenon import _C
 from tenon._C import Tensor
+from tenon._tape import overridable
 
 
 def _assert(condition: Any, message: str) -> None:
@@ -20,20 +21,26 @@ def _assert(condition: Any, message: str) -> None:
     assert condition, message
 
 
+def _of(input: Tensor) -> Tensor:
+    if isinstance(input, Tensor):
+        return input
+    raise AttributeError("it is no tensor")
+
+
 def is_conj(input: Tensor) -> bool:
     """Whether the elements are to be conjugated when they are read: never, conj() is done at
     once."""
-    return False
+    return _of(input) is None
 
 
 def is_neg(input: Tensor) -> bool:
     """Whether the elements are to be negated when they are read: never."""
-    return False
+    return _of(input) is None
 
 
 def resolve_neg(input: Tensor) -> Tensor:
     """The tensor itself, whose elements need no negation."""
-    return input
+    return _of(input)
 
 
 def is_signed(input: Tensor) -> bool:
@@ -255,3 +262,6 @@ def _mapped(self: Tensor, others: tuple[Tensor, ...], function: Any) -> Tensor:
     values = _C.tensor([function(*row) for row in rows], dtype=self.dtype)
     with _C.no_grad():
         return self.copy_(values.view(self.shape))
+
+
+overridable.make_overridable(globals(), leave=("set_flush_denormal",))

@@ -130,4 +130,4 @@ def segment_reduce(
     return _ops.where(number == 0, empty, result / number.clamp(min=1).to(data.dtype))
 
 
-overridable.make_overridable(globals())
+overridable.make_overridable(globals(), flags=("density", "unsafe"))

@@ -49,7 +49,7 @@ def stft(
         n_fft // 4 if hop_length is None else hop_length,
         n_fft if win_length is None else win_length,
         window,
-        center,
+        bool(center),
         pad_mode,
         normalized,
         not wave if onesided is None else onesided,
@@ -88,4 +88,5 @@ def istft(
     )
 
 
-overridable.make_overridable(globals())
+_FLAGS = ("normalized", "onesided", "return_complex", "align_to_window")
+overridable.make_overridable(globals(), flags=_FLAGS)

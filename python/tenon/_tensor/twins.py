@@ -219,4 +219,6 @@ for _value in list(globals().values()):
         _value._folds = {}
 
 
-overridable.make_overridable(globals())
+overridable.make_overridable(
+    globals(), flags=("training", "train", "swap", "log_target", "use_input_stats")
+)

@@ -84,4 +84,4 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     return tenon.affine_grid_generator(theta, list(size), corners)
 
 
-overridable.make_overridable(globals())
+overridable.make_overridable(globals(), flags=("align_corners",))

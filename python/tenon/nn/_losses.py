@@ -210,7 +210,7 @@ def gaussian_nll_loss(
             raise ValueError("var is of incorrect size")
     if (var < 0).any():
         raise ValueError("var has negative entry/entries")
-    return _nn.gaussian_nll_loss(input, target, var, full, eps, reduction)
+    return _nn.gaussian_nll_loss(input, target, var, bool(full), eps, reduction)
 
 
 def multi_margin_loss(

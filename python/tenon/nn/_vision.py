@@ -286,6 +286,8 @@ def interpolate(
     spatial = input.dim() - 2
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
+    if size is not None and recompute_scale_factor:
+        raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if size is None and scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
     given = size if size is not None else scale_factor
@@ -311,7 +313,7 @@ def interpolate(
     resized = _resized(input, size, factors, mode, bool(align_corners), antialias)
     if mode == "area":
         return resized
-    kind = _KINDS.get(mode, mode.title()) + f"{spatial}D" + "Aa" * antialias
+    kind = _KINDS.get(mode, mode.title()) + f"{spatial}D" + "Aa" * bool(antialias)
     return _results.image(resized, input, f"Upsample{kind}Backward0")
 
 
@@ -585,4 +587,4 @@ def unfold(
     return _nn.im2col(input, *windows)
 
 
-overridable.make_overridable(globals())
+overridable.make_overridable(globals(), flags=("align_corners",))

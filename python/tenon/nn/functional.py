@@ -621,6 +621,6 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-overridable.make_overridable(
-    globals(), ("relu", "dropout", "softmax", "log_softmax", "embedding", "mse_loss")
-)
+_UNASKED = ("relu", "dropout", "softmax", "log_softmax", "embedding", "mse_loss")
+_FLAGS = ("training", "use_input_stats", "scale_grad_by_freq", "sparse", "include_last_offset")
+overridable.make_overridable(globals(), _UNASKED, flags=_FLAGS)

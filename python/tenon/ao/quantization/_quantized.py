@@ -281,4 +281,9 @@ def dequantize(tensor: Any) -> Any:
     """
     if isinstance(tensor, list | tuple):
         return type(tensor)(dequantize(t) for t in tensor)
+    if not isinstance(tensor, Tensor):
+        raise TypeError(
+            f"dequantize(): argument 'tensor' (position 1) must be Tensor, "
+            f"not {type(tensor).__name__}"
+        )
     return tensor.dequantize() if isinstance(tensor, QuantizedTensor) else tensor.float()

@@ -54,9 +54,11 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scales the gradients so that a norm of total_norm becomes max_norm at most."""
     with tenon.no_grad():
+        grads = _gradients(parameters)
+        if not grads:
+            return
         # 1 where the norm is small already; the product is exact then.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        grads = _gradients(parameters)
         if all(grad.is_floating_point() for grad in grads):
             _ops._scale_(grads, factor)
         else:
@@ -73,6 +75,7 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Cuts the norm of all gradients together to max_norm; returns the norm there was."""
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    max_norm, norm_type = float(max_norm), float(norm_type)
     with tenon.no_grad():
         total = get_total_norm(_gradients(parameters), norm_type, error_if_nonfinite)
         clip_grads_with_norm_(parameters, max_norm, total)

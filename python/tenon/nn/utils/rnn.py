@@ -109,6 +109,11 @@ def pad_sequence(
     padding_side: str = "right",
 ) -> Tensor:
     """Stacks sequences (L_i, *) into (max L, B, *), or (B, max L, *) with batch_first."""
+    if not isinstance(batch_first, bool):
+        raise TypeError(
+            "pad_sequence(): argument 'batch_first' (position 2) must be bool, "
+            f"not {type(batch_first).__name__}"
+        )
     if isinstance(sequences, Tensor):
         sequences = sequences.unbind(0)
     elif not isinstance(sequences, Iterable):
@@ -117,6 +122,11 @@ def pad_sequence(
             f"{type(sequences)}"
         )
     sequences = list(sequences)
+    for i, sequence in enumerate(sequences):
+        if not isinstance(sequence, Tensor):
+            raise TypeError(
+                f"expected Tensor as element {i} in argument 0, but got {type(sequence).__name__}"
+            )
     if not sequences:
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
