@@ -281,26 +281,26 @@ static tn_status compare_values(comparison *c) {
     return TN_OK;
 }
 
-/* The size must be the only difference between the inputs. */
+/* The size must be the only difference between the inputs. dim -1: wherever those named differ. */
 static tn_status compare_inputs(comparison *c, uint64_t inputs, int32_t dim) {
     for (int32_t i = 0; i < c->p->ninputs; i++) {
         const tni_pvalue *v = &c->p->value[c->p->input[i]];
         const tni_pvalue *w = &c->other->value[c->other->input[i]];
         bool named = i < 64 && (inputs >> i & 1u);
-        if (named && (dim < 0 || dim >= v->ndim))
+        if (named && (dim < -1 || dim >= v->ndim))
             return tn_fail(TN_E_INDEX, 3, "input '%s' has no dimension %d", v->name, (int)dim);
         for (int32_t d = 0; d < v->ndim && v->ndim == w->ndim; d++) {
-            bool freed = named && d == dim;
             int64_t a = tni_p_size_seen(c->p, v, d), b = tni_p_size_seen(c->other, w, d);
+            bool freed = named && (dim < 0 ? a != b : d == dim);
             if (freed && c->a < 0) {
                 c->a = a;
                 c->b = b;
             }
             if (freed && (a != c->a || b != c->b))
                 return tn_fail(TN_E_VALUE, 2, "the inputs have different sizes in dimension %d",
-                               (int)dim);
+                               (int)d);
             if (freed && v->symbol && v->symbol[d] >= 0)
-                return tn_fail(TN_E_STATE, 2, "dimension %d of '%s' is free already", (int)dim,
+                return tn_fail(TN_E_STATE, 2, "dimension %d of '%s' is free already", (int)d,
                                v->name);
             if (!freed && a != b)
                 return tn_fail(TN_E_VALUE, 1, "input '%s' differs in dimension %d, too", v->name,
@@ -343,9 +343,13 @@ static tn_status reserve(comparison *c, uint64_t inputs, char *name, int64_t low
     return st;
 }
 
-static void note_inputs(tn_program *p, uint64_t inputs, int32_t dim, int32_t symbol) {
-    for (int32_t i = 0; i < p->ninputs && i < 64; i++)
-        if (inputs >> i & 1u) p->value[p->input[i]].symbol[dim] = symbol;
+/* Dimensions that have just become free. */
+static void note_inputs(tn_program *p, uint64_t inputs, int32_t symbol) {
+    for (int32_t i = 0; i < p->ninputs && i < 64; i++) {
+        tni_pvalue *v = &p->value[p->input[i]];
+        for (int32_t d = 0; d < v->ndim && (inputs >> i & 1u); d++)
+            if (v->shape[d] < 0 && v->symbol[d] < 0) v->symbol[d] = symbol;
+    }
 }
 
 /* b*5*t/5 is b*t, and b+7+n-7 is b+n. */
@@ -380,7 +384,7 @@ static void drop_steps(steps of, int32_t index) {
     *of.n = kept;
 }
 
-static void apply(comparison *c, uint64_t inputs, int32_t dim) {
+static void apply(comparison *c, uint64_t inputs) {
     tn_program *p = c->p;
     for (int32_t i = 0; i < c->n; i++) {
         found *f = &c->item[i];
@@ -395,7 +399,7 @@ static void apply(comparison *c, uint64_t inputs, int32_t dim) {
             if (v->shape[d] >= 0 && v->shape[d] != c->other->value[i].shape[d]) v->shape[d] = -1;
     }
     p->nsymbols++;
-    note_inputs(p, inputs, dim, c->symbol);
+    note_inputs(p, inputs, c->symbol);
     tni_p_note_uses(p);
 }
 
@@ -415,7 +419,7 @@ tn_status tn_program_generalize(tn_program *p, const tn_program *other, uint64_t
     for (int32_t i = 0; i < p->nvalues && st == TN_OK; i++) st = compare_sizes(&c, i);
     if (st == TN_OK) st = reserve(&c, inputs, tni_p_text_copy(name), low, high);
     tni_p_forget_compiled(p);
-    if (st == TN_OK) apply(&c, inputs, dim);
+    if (st == TN_OK) apply(&c, inputs);
     free(c.item);
     return st;
 }

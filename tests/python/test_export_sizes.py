@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,3 +118,77 @@ def test_the_first_recording_that_can_be_made_decides(monkeypatch) -> None:
     assert asked == [Recorded._program]
     with pytest.raises(RuntimeError, match="n: no other sizes .* not this size"):
         program.agrees("n", [refuse])
+
+
+def attention(x: tn.Tensor, mask: tn.Tensor) -> tn.Tensor:
+    return (x @ x.transpose(1, 2) + mask).softmax(-1) @ x * mask.shape[0]
+
+
+# A size that stands in several dimensions: example, what else fits, what does not.
+SHARED: dict[str, tuple[Any, Any, Any, Any]] = {
+    "attention": (
+        attention, [(2, 5, 4), (5, 5)], [[(3, 5, 4), (5, 5)], [(2, 7, 4), (7, 7)],
+        [(3, 1, 6), (1, 1)]], [(3, 9, 4), (9, 8)]),
+    "product": (
+        tn.matmul, [(3, 4), (4, 5)], [[(2, 6), (6, 7)], [(2, 3), (3, 2)]], [(2, 3), (4, 5)]),
+    "square": (lambda x: x @ x * x.shape[1], [(4, 4)], [[(6, 6)], [(9, 9)]], [(5, 6)]),
+}  # fmt: skip
+
+
+class Call(nn.Module):
+    def __init__(self, fn: Any) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *args: tn.Tensor) -> Any:
+        return self.fn(*args)
+
+
+def of_hints(fn: Any, example: list[tn.Tensor], folder: Path) -> Any:
+    return hinted(fn, example).module()
+
+
+def hinted(fn: Any, example: list[tn.Tensor]) -> Any:
+    free = tuple(dict.fromkeys(range(t.ndim), Dim.AUTO) for t in example)
+    return export(Call(fn), tuple(example), dynamic_shapes=(free,))
+
+
+def of_parts(fn: Any, example: list[tn.Tensor], folder: Path) -> Any:
+    return hinted(fn, example).run_decompositions().module()
+
+
+def of_a_trace(fn: Any, example: list[tn.Tensor], folder: Path) -> Any:
+    jit.trace(fn, tuple(example)).save(folder / "a.tng")
+    return jit.load(folder / "a.tng")
+
+
+@pytest.mark.parametrize("make", [of_hints, of_parts, of_a_trace])
+@pytest.mark.parametrize("name", SHARED)
+def test_sizes_in_several_dimensions(name: str, make: Any, tmp_path: Path) -> None:
+    fn, example, fitting, other = SHARED[name]
+    run = make(fn, [tn.randn(s) for s in example], tmp_path)
+    for shapes in (example, *fitting):
+        given = [tn.randn(s) for s in shapes]
+        tn.testing.assert_close(run(*given), fn(*given))
+    with pytest.raises(RuntimeError):
+        run(*[tn.randn(s) for s in other])
+
+
+def test_one_name_in_several_dimensions() -> None:
+    size = Dim("t", min=2, max=64)
+    shapes = (({1: size}, {0: size, 1: size}),)
+    example = tn.randn(2, 5, 4), tn.randn(5, 5)
+    program = export(Call(attention), example, dynamic_shapes=shapes)
+    assert "float32[t, t]" in str(program)
+    given = tn.randn(2, 7, 4), tn.randn(7, 7)
+    tn.testing.assert_close(program.module()(*given), attention(*given))
+    with pytest.raises(RuntimeError, match="t"):
+        program.module()(tn.randn(2, 7, 4), tn.randn(7, 6))
+
+
+def test_names_of_sizes_of_a_trace_differ(tmp_path: Path) -> None:
+    run = of_a_trace(lambda x, y: x.sum() * x.shape[0] + y * y.shape[0],
+                     [tn.randn(4), tn.randn(6)], tmp_path)  # fmt: skip
+    assert {s["name"] for s in run.program.data["symbols"]} == {"batch", "y_0"}
+    x, y = tn.randn(3), tn.randn(8)
+    tn.testing.assert_close(run(x, y), x.sum() * 3 + y * 8)

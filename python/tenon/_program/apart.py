@@ -88,9 +88,10 @@ def _free(
 ) -> None:
     """Makes one size of `made` free, as it is in `program`."""
     name, facts = symbol["name"], [program.data["values"][i] for i in program.data["inputs"]]
-    places = [
-        (i, fact["shape"].index(name)) for i, fact in enumerate(facts) if name in fact["shape"]
-    ]
+    places = [(i, d) for i, fact in enumerate(facts) for d, s in enumerate(fact["shape"])
+              if s == name]  # fmt: skip
+    dims = {d for _, d in places}
+    dim = dims.pop() if len(dims) == 1 else -1
     known = False
     for size in _sizes(symbol):
         inputs = _inputs(program, {name: size})
@@ -101,9 +102,7 @@ def _free(
         except Exception:  # the program does not take this size
             continue
         if not known:
-            made.generalize(
-                other, [i for i, _ in places], places[0][1], symbol["low"], symbol["high"], name
-            )
+            made.generalize(other, {i for i, _ in places}, dim, symbol["low"], symbol["high"], name)
             known = True
         elif not _gives(made, inputs, wanted):
             listed = _listed(program, names)

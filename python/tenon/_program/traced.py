@@ -284,9 +284,8 @@ def free_size(
     if len(sizes) < 2:
         raise RuntimeError(f"{name}: two sizes from {low} to {high} that are not {seen} are needed")
     module = fn if isinstance(fn, tenon.nn.Module) else getattr(fn, "__self__", None)
-    dims = {d for _, d in chosen}
-    if len(dims) != 1:
-        raise RuntimeError(f"{name}: a size must be in the same dimension of all its inputs")
+    places = {d for _, d in chosen}
+    dim = places.pop() if len(places) == 1 else -1
 
     def again(size: int) -> tuple[Recording, list[Any], int]:
         other = resized(tensors, chosen, size)
@@ -299,9 +298,7 @@ def free_size(
         if not recording.outputs.matches(other.outputs):
             raise NumbersDiffer(f"{name}: what the function returns beside tensors depends on it")
     try:
-        recording.program.generalize(
-            second.program, [i for i, _ in chosen], dims.pop(), low, high, name
-        )
+        recording.program.generalize(second.program, {i for i, _ in chosen}, dim, low, high, name)
         for checked, other, size in others:
             with unchanged(module):
                 got = recording.program(*other)
@@ -381,8 +378,8 @@ def all_resized(program: Program, tensors: Sequence[Any]) -> Iterator[list[Any]]
         out = list(tensors)
         for symbol in data["symbols"]:
             size = min(max(grow(symbol["seen"]), symbol["low"]), symbol["high"])
-            chosen = [(i, s.index(symbol["name"])) for i, s in enumerate(shapes)
-                      if symbol["name"] in s]  # fmt: skip
+            chosen = [(i, d) for i, s in enumerate(shapes) for d, n in enumerate(s)
+                      if n == symbol["name"]]  # fmt: skip
             out = resized(out, chosen, size)
         yield out
 

@@ -14,7 +14,7 @@ from tenon._program.turns import Turn
 ANY_SIZE = (1 << 62) - 1
 _MOST_OTHERS = 32
 
-# A size in several inputs: (input, dimension) each, the same dimension in all.
+# A size in several inputs: (input, dimension) each.
 Places = tuple[tuple[int, int], ...]
 
 
@@ -76,7 +76,16 @@ class Origin:
     def free_sizes(self, wanted: Sequence[Places], recording: Recording) -> Recording:
         """Frees those that can be free; `self.free` names them. A failed attempt leaves a recording
         as it was, or costs another."""
-        left = list(wanted)
+        recording = self._free_each(list(wanted), recording)
+        # What is refused alone may be free together with its equals in other dimensions.
+        free = {place for places in self.free for place in places}
+        equal: dict[int, set[tuple[int, int]]] = {}
+        for i, d in {place for places in self.refused for place in places} - free:
+            equal.setdefault(self.tensors[i].shape[d], set()).add((i, d))
+        groups = [tuple(sorted(found)) for found in equal.values() if len(found) > 1]
+        return self._free_each([g for g in groups if g not in self.refused], recording)
+
+    def _free_each(self, left: list[Places], recording: Recording) -> Recording:
         while left:
             places, before = left[0], str(recording.program)
             try:
@@ -109,8 +118,9 @@ class Origin:
         return [p for p in map(tuple, found.values()) if p not in self.refused]
 
     def _free_in(self, recording: Recording, places: Places, find_turns: bool = True) -> None:
-        i, d = places[0]
-        name = "batch" if d == 0 else f"{recording.names[i]}_{d}"
+        i, d = next((p for p in places if p[1]), places[0])
+        taken = {s["name"] for s in recording.program.data["symbols"]}
+        name = "batch" if d == 0 and "batch" not in taken else f"{recording.names[i]}_{d}"
         low, high = self._bounds(places)
         free_size(recording, self.fn, self.tensors, places, name, low, high, find_turns=find_turns)
 

@@ -130,12 +130,14 @@ class _Anew(Exception):
     """The recording has to be made again."""
 
 
-def _together(size: FreeSize, hints: list[FreeSize], tensors: list[Any]) -> FreeSize:
-    """A hinted size with all others of the same value in the same dimension."""
+def _together(
+    size: FreeSize, hints: list[FreeSize], tensors: list[Any], anywhere: bool = False
+) -> FreeSize:
+    """A hinted size with all others of the same value in the same dimension, or in any."""
     (i, dim), made = size.places[0], FreeSize(size.dim, size.hint)
     for other in hints:
         for j, d in other.places:
-            if d == dim and tensors[j].shape[d] == tensors[i].shape[dim]:
+            if (anywhere or d == dim) and tensors[j].shape[d] == tensors[i].shape[dim]:
                 made.places.append((j, d))
     return made
 
@@ -164,7 +166,8 @@ def _free_hints(
         if set(size.places) <= taken:
             continue
         rest = [h for h in hints if not set(h.places) <= taken]
-        for wanted in (size, _together(size, rest, tensors)):
+        groups = [size, _together(size, rest, tensors), _together(size, rest, tensors, True)]
+        for wanted in groups:
             try:
                 recording = attempt([*done, wanted])
             except MemoryError:
