@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import inspect
 import json
 import os
+import pickle
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -493,8 +495,12 @@ def trace_module(mod: Module, inputs: dict[str, Any], **options: Any) -> Any:
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-    """Writes what was traced or scripted as a .tng file, to a path or a file object."""
-    texts = {k: v.decode() if isinstance(v, bytes) else v for k, v in (_extra_files or {}).items()}
+    """Writes what was traced or scripted as a .tng file, to a path or a file object; with it
+    _extra_files, by name, which are bytes or texts."""
+    texts = {
+        k: v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v
+        for k, v in (_extra_files or {}).items()
+    }
     if isinstance(m, (_Script, _ScriptedModule)):
         program, note = script_file.program_of(m, m.original_name)
     elif not isinstance(m, _Runs):
@@ -532,7 +538,8 @@ def load(
         _mark_trained(made)
     if _extra_files is not None:
         for name in _extra_files:
-            _extra_files[name] = note.get("extra", {}).get(name, "")
+            text = note.get("extra", {}).get(name, "")
+            _extra_files[name] = text.encode("utf-8", "surrogateescape")
     return made
 
 
@@ -582,8 +589,12 @@ class _Script(ScriptFunction):
         self.original_name = fn.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with _script_called(self.original_name):
-            return self._fn(*args, **kwargs)
+        try:
+            with _script_called(self.original_name):
+                return self._fn(*args, **kwargs)
+        except TypeError:
+            _check_arguments(self._fn, args, kwargs)
+            raise
 
     @property
     def name(self) -> str:
@@ -603,7 +614,7 @@ class _Script(ScriptFunction):
         save(self, f, _extra_files)
 
     def __reduce__(self) -> Any:
-        raise _pickle_error(self.original_name)
+        raise pickle.PickleError(f"{self.original_name} was scripted, and cannot be pickled")
 
     def __deepcopy__(self, memo: Any) -> _Script:
         return self
@@ -618,8 +629,12 @@ class _ScriptedModule:
     _apply = Module._apply
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with _script_called(self.original_name):
-            return Module.__call__(self, *args, **kwargs)
+        try:
+            with _script_called(self.original_name):
+                return Module.__call__(self, *args, **kwargs)
+        except TypeError:
+            _check_arguments(self.forward, args, kwargs)  # type: ignore[attr-defined]
+            raise
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return copy._reconstruct(self, memo, *self.__reduce_ex__(4))  # type: ignore[attr-defined]
@@ -651,8 +666,12 @@ def _scripted_class(kind: type) -> type:
     )
 
 
-def _pickle_error(name: str) -> Exception:
-    return TypeError(f"{name} was scripted, and cannot be pickled")
+def _check_arguments(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """RuntimeError, as scripts raise it, for a call with other arguments than fn has."""
+    try:
+        inspect.signature(fn).bind(*args, **kwargs)
+    except TypeError as err:
+        raise RuntimeError(f"{fn.__name__}(): {err}") from None
 
 
 def script(obj: Any, *args: Any, **kwargs: Any) -> Any:

@@ -78,10 +78,11 @@ ROOMS = {
     "python/tenon/testing": python("testing"),
     "python/tenon/onnx": python("onnx onnx_load onnx_numbers onnx_operators"),
     "python/tenon/fx": python("fx fx_passes fx_proxies fx_beside fx_beside_modules compile"),
-    "python/tenon/export": python("export export_parts"),
-    "python/tenon/jit": python("jit script"),
-    "python/tenon/_program": python("compile compile_default compile_graphs compile_random export "
-                                    "fx jit script"),
+    "python/tenon/export": python("export export_parts export_program export_sizes jit_beside"),
+    "python/tenon/jit": python("jit jit_beside script script_files"),
+    "python/tenon/_program": python("compile compile_default compile_graphs compile_random "
+                                    "compile_seen export export_parts export_program export_sizes "
+                                    "fx jit jit_beside script script_files"),
     "python/tenon/nn": [*LAYERS, "tests/ops/test_nn_ops.py", "tests/ops/test_rnn.py"],
     "python/tenon": ["tests/python"],
 }  # fmt: skip

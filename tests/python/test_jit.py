@@ -446,7 +446,7 @@ def test_save_and_load(tmp_path: Path) -> None:
     jit.save(traced, path, _extra_files={"labels": "a b"})
     extra = {"labels": ""}
     loaded = jit.load(path, _extra_files=extra)
-    assert extra["labels"] == "a b" and not loaded.training
+    assert extra["labels"] == b"a b" and not loaded.training
     assert tn.equal(loaded(x), model(x))
     loaded(x).sum().backward()
     model(x).sum().backward()

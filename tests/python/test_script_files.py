@@ -200,7 +200,7 @@ def test_a_process_without_the_source(tmp_path: Path) -> None:
 import tenon as tn
 more = {{"a": ""}}
 net = tn.jit.load({str(tmp_path / "net.tng")!r}, _extra_files=more)
-print(net(tn.ones(2, 3)).double().sum().item(), more["a"])
+print(net(tn.ones(2, 3)).double().sum().item(), more["a"].decode())
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     number, more = run.stdout.split()

@@ -1,0 +1,257 @@
+"""jit and export beside PyTorch's, by small programs that both libraries run."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import io
+import pickle
+import tempfile
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import stored
+import tenon
+from fx_parts import refused, tidy
+
+# ---- jit -----------------------------------------------------------------------------------------
+
+
+def doubled(x: Any, k: int = 2) -> Any:
+    """Two of it."""
+    return x * k
+
+
+def futures(t: Any) -> Any:
+    made = t.jit.fork(doubled, t.ones(1), k=3)
+    return t.jit.wait(made).tolist(), t.jit.is_scripting(), t.jit.is_tracing()
+
+
+def scripts_are_functions(t: Any) -> Any:
+    @t.jit.script
+    def f(x, k: int = 2):  # noqa: ANN001, ANN202
+        """Two of it."""
+        return x * k
+
+    x = t.ones(2)
+    with tempfile.TemporaryDirectory() as folder:
+        f.save(f"{folder}/f")
+        again = t.jit.load(f"{folder}/f")
+    return [
+        f(x).tolist(), f(x, 3).tolist(), f(x, k=4).tolist(), f.__doc__, again(x, 5).tolist(),
+        refused(pickle.dumps, f), refused(f), refused(f, x, 2, 3),
+    ]  # fmt: skip
+
+
+def net(t: Any) -> Any:
+    class Net(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = t.nn.Sequential(t.nn.Linear(2, 3), t.nn.ReLU())
+            self.register_buffer("shift", t.ones(3))
+            self.register_buffer("spare", t.ones(3), persistent=False)
+            self.scale = 2.5
+
+        def forward(self, x):  # noqa: ANN001, ANN202
+            return self.body(x) * self.scale + self.shift
+
+    t.manual_seed(0)
+    made = Net()
+    for i, p in enumerate(made.parameters()):
+        p.data = t.arange(float(p.numel())).reshape(p.shape) - i
+    return made
+
+
+def scripted_modules(t: Any) -> Any:
+    made = t.jit.script(net(t))
+    x = t.ones(1, 2)
+    twin = copy.deepcopy(made)
+    with t.no_grad():
+        twin.shift.mul_(10)
+        getattr(twin.body, "0").weight.zero_()
+    file = io.BytesIO()
+    extra = {"note.txt": "some text", "bytes": b"\xff\x00a"}
+    t.jit.save(made, file, _extra_files=extra)
+    file.seek(0)
+    read: dict[str, Any] = {"note.txt": "", "bytes": "", "other.txt": ""}
+    again = t.jit.load(file, _extra_files=read)
+    again.eval()
+    return [
+        made(x).tolist(), twin(x).tolist(), made(x).tolist(), again(x).tolist(), again.training,
+        [n for n, _ in again.named_parameters()], [n for n, _ in again.named_buffers()],
+        [n for n, _ in again.named_modules()],
+        read, made.scale, refused(made), refused(made, x, x), getattr(again.body, "0").weight.shape,
+    ]  # fmt: skip
+
+
+def traced_modules(t: Any) -> Any:
+    x = t.ones(1, 2)
+    made = t.jit.trace(net(t), x)
+    file = io.BytesIO()
+    t.jit.save(made, file)
+    file.seek(0)
+    again = t.jit.load(file)
+    one = t.jit.trace_module(net(t), {"forward": (x,)})
+    return [
+        made(x).tolist(), one(x).tolist(), [n for n, _ in made.named_modules()],
+        list(made.state_dict()), list(again.state_dict()), [n for n, _ in again.named_parameters()],
+        refused(made), refused(made, x, x, x),
+    ]  # fmt: skip
+
+
+def traced_functions(t: Any) -> Any:
+    def f(x: Any, y: Any) -> Any:
+        return x + y, (x - y, [x * y])
+
+    x, y = t.ones(2), t.full((2,), 3.0)
+    made = t.jit.trace(f, (x, y), strict=False)
+    out = made(y, x)
+    same = t.jit.trace(doubled, (x,))
+    return [
+        out[0].tolist(), out[1][0].tolist(), out[1][1][0].tolist(), same(y).tolist(),
+        made(x=y, y=x)[1][0].tolist(), refused(t.jit.trace, doubled, ()),
+    ]  # fmt: skip
+
+
+def words_of_scripts(t: Any) -> Any:
+    @t.jit.script
+    def f(x, y: int):  # noqa: ANN001, ANN202
+        total = 0
+        for i in range(y):
+            if i == 3:
+                continue
+            total += i
+        names = [str(v) for v in range(2)]
+        while total > 40:
+            total -= 1
+        text = "{}-{}".format(total, names[0])  # noqa: UP032
+        assert y > 0, "y is positive"
+        return x + total, text, len(names), (y if y > 2 else -y), x.size(0) // 2
+
+    out = f(t.ones(2), 5)
+    return out[0].tolist(), out[1:], refused(f, t.ones(2), 0) != "taken"
+
+
+def marks_of_scripts(t: Any) -> Any:
+    class Net(t.nn.Module):
+        def forward(self, x):  # noqa: ANN001, ANN202
+            return self.other(x)
+
+        @t.jit.export
+        def other(self, x):  # noqa: ANN001, ANN202
+            return x + 1
+
+        @t.jit.unused
+        def never(self, x):  # noqa: ANN001, ANN202
+            return nothing(x)  # noqa: F821
+
+    made = t.jit.script(Net())
+    return [
+        made(t.ones(1)).tolist(), made.other(t.ones(1)).tolist(), refused(t.jit._unwrap_optional,
+        None),
+        t.jit._unwrap_optional(3), t.jit.isinstance([1, 2], list[int]), t.jit.isinstance(["a"],
+        list[int]),
+        t.jit.isinstance((1, "a"), tuple[int, str]), t.jit.isinstance({"a": 1}, dict[str, int]),
+        t.jit.annotate(int, 3), hasattr(t.jit, "no such word"),
+    ]  # fmt: skip
+
+
+# ---- export --------------------------------------------------------------------------------------
+
+
+def exported_programs(t: Any) -> Any:
+    importlib.import_module(f"{t.__name__}.export")
+    x = t.ones(1, 2)
+    ep = t.export.export(net(t), (x,))
+    out = ep.module()(x)
+    ep.validate()
+    return [
+        out.tolist(), [n for n, _ in ep.named_parameters()], [n for n, _ in ep.named_buffers()],
+        [p.shape for p in ep.parameters()], [b.shape for b in ep.buffers()], sorted(ep.state_dict),
+        [p.requires_grad for p in ep.parameters()],
+        [s.kind.name for s in ep.graph_signature.input_specs],
+        [s.target for s in ep.graph_signature.input_specs], ep.graph_signature.user_outputs,
+        [s.kind.name for s in ep.graph_signature.output_specs], ep.graph_signature.parameters,
+        ep.graph_signature.buffers, ep.graph_signature.non_persistent_buffers,
+        dict(ep.graph_signature.inputs_to_parameters), refused(ep, x) != "taken",
+    ]  # fmt: skip
+
+
+def exported_files(t: Any) -> Any:
+    export = importlib.import_module(f"{t.__name__}.export")
+    x = t.ones(1, 2)
+    file = io.BytesIO()
+    export.save(export.export(net(t), (x,)), file, extra_files={"note": "text"})
+    file.seek(0)
+    read = {"note": ""}
+    again = export.load(file, extra_files=read)
+    made = again.module()
+    tree = export.unflatten(again)
+    return [
+        made(x).tolist(), read, sorted(again.state_dict), tree(x).tolist(),
+        [n for n, _ in tree.named_modules()], sorted(tree.state_dict()),
+        sorted(n for n, _ in tree.named_buffers()), type(tree.body).__name__ == "GraphModule",
+    ]  # fmt: skip
+
+
+def free_sizes(t: Any) -> Any:
+    export = importlib.import_module(f"{t.__name__}.export")
+    x = t.ones(3, 2)
+    said = []
+    batch = export.Dim("batch", min=2, max=10)
+    ep = export.export(net(t), (x,), dynamic_shapes={"x": {0: batch}})
+    made = ep.module()
+    said += [made(t.ones(n, 2)).shape for n in (2, 3, 10)]
+    said += [refused(made, t.ones(11, 2)) != "taken", refused(made, t.ones(3, 3)) != "taken"]
+    said += [batch.__name__, batch.min, batch.max, len(ep.range_constraints)]
+    said += [(r.lower, r.upper) for r in ep.range_constraints.values()]
+    free = export.ShapesCollection()
+    free[x] = {0: export.Dim.DYNAMIC}
+    said += [refused(free.__setitem__, 3, {0: 1}), len(free)]
+    made = export.export(net(t), (x,), dynamic_shapes=free).module()
+    said += [made(t.ones(7, 2)).shape]
+    more = export.AdditionalInputs()
+    more.add((t.ones(5, 2),))
+    said += [refused(more.add, 3)]
+    made = export.export(net(t), (x,), dynamic_shapes=more).module()
+    return [*said, made(t.ones(9, 2)).shape]
+
+
+@dataclass
+class Given:
+    a: Any
+    b: Any = None
+
+
+def trees_of_exports(t: Any) -> Any:
+    export = importlib.import_module(f"{t.__name__}.export")
+
+    class Net(t.nn.Module):
+        def forward(self, given, k=2):  # noqa: ANN001, ANN202
+            return {"s": given.a + given.b, "k": [given.a * k]}
+
+    export.register_dataclass(Given)
+    given = Given(t.ones(2), t.full((2,), 2.0))
+    made = export.export(Net(), (given,), {"k": 3}).module()
+    out = made(given, k=3)
+    return out["s"].tolist(), out["k"][0].tolist()
+
+
+PROGRAMS = {
+    fn.__name__: fn
+    for fn in (
+        futures, scripts_are_functions, scripted_modules, traced_modules, traced_functions,
+        words_of_scripts, marks_of_scripts, exported_programs, exported_files, free_sizes,
+        trees_of_exports,
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_both_say_the_same(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        want = stored.of_torch(lambda torch: tidy(PROGRAMS[name](torch)))
+        stored.same(tidy(PROGRAMS[name](tenon)), want)
