@@ -179,7 +179,6 @@ def test_gradient_of_assignment():
         (2**70, (IndexError, ValueError)),
         (([[1], [2, 3]],), (ValueError, TypeError)),
         (np.array([True, False]), IndexError),
-        (np.array([0.5]), IndexError),
     ],
     ids=str,
 )

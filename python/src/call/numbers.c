@@ -211,9 +211,10 @@ PyObject *tnp_truediv(PyObject *a, PyObject *b) {
     if (TNP_LIKELY(tnp_is_tensor(a))) return binary(TRUEDIV, a, b, NULL);
     int r = tnp_scalar_from(a, &s);
     if (r < 0) return NULL;
-    if (r == 0) Py_RETURN_NOTIMPLEMENTED;
+    if (r == 0 && !tnp_is_numpy_array(a)) return foreign(TRUEDIV, a, b, false);
     PyObject *inverse = call1(&ops[RECIPROCAL], b);
-    PyObject *product = inverse ? binary(MUL, inverse, a, NULL) : NULL;
+    /* an array divides as it multiplies: by NumPy */
+    PyObject *product = inverse ? PyNumber_Multiply(inverse, a) : NULL;
     Py_XDECREF(inverse);
     return product;
 }
@@ -294,15 +295,29 @@ static PyObject *item_of(PyObject *a) {
     return tnp_item_of(tnp_of(a));
 }
 
-PyObject *tnp_int(PyObject *a) {
+/* The same of a number that is to be real: complex ones without an imaginary part are. */
+static PyObject *real_item_of(PyObject *a, const char *kind) {
     PyObject *item = item_of(a);
+    if (!item || !PyComplex_Check(item)) return item;
+    PyObject *real = PyComplex_ImagAsDouble(item) == 0.0
+                         ? PyFloat_FromDouble(PyComplex_RealAsDouble(item))
+                         : NULL;
+    if (!real && !PyErr_Occurred())
+        PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
+                     kind);
+    Py_DECREF(item);
+    return real;
+}
+
+PyObject *tnp_int(PyObject *a) {
+    PyObject *item = real_item_of(a, "int64_t");
     PyObject *r = item ? PyNumber_Long(item) : NULL;
     Py_XDECREF(item);
     return r;
 }
 
 PyObject *tnp_float(PyObject *a) {
-    PyObject *item = item_of(a);
+    PyObject *item = real_item_of(a, "double");
     PyObject *r = item ? PyNumber_Float(item) : NULL;
     Py_XDECREF(item);
     return r;

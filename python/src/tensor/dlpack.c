@@ -141,6 +141,12 @@ static tn_tensor *from_view(Py_buffer *view) {
     int64_t shape[TN_MAX_DIMS], strides[TN_MAX_DIMS];
     tn_tensor *t = NULL;
     int32_t dtype = dtype_of_format(view->format, view->itemsize);
+    if (dtype < 0 && view->format && view->format[0] == '>') {
+        PyErr_SetString(PyExc_ValueError,
+                        "given numpy array has byte order different from the native byte order. "
+                        "Conversion between byte orders is currently not supported.");
+        return NULL;
+    }
     if (dtype < 0) {
         PyErr_Format(PyExc_TypeError,
                      "can't convert a buffer with format '%s' (%zd bytes each) to a tensor: no "

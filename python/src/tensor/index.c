@@ -239,11 +239,12 @@ static bool put_part(plan *p, PyObject *part) {
     if (r > 0) return put_int(p, i);
     if (PySequence_Check(part) && !PyUnicode_Check(part) && !PyBytes_Check(part)) {
         tn_tensor *index = tnp_tensor_from(part, -1, -1);
-        /* An empty list indexes nothing; it has no numbers to take a dtype from. */
-        if (index && tn_tensor_numel(index) == 0 && !tnp_is_numpy_array(part) &&
-            tn_tensor_dtype(index) != TN_BOOL) {
+        int32_t dtype = index ? tn_tensor_dtype(index) : TN_BOOL;
+        /* Numbers that are no mask are places, of whatever type: those of NumPy are often short. */
+        if (dtype != TN_BOOL && dtype != TN_U8 && tn_dtype_category(dtype) < TN_CAT_COMPLEX) {
+            tn_tensor *places = tnp_to(index, TN_I64, NULL, false, TN_FORMAT_PRESERVE);
             tn_tensor_unref(&index);
-            index = tnp_tensor_from(part, TN_I64, -1);
+            index = places;
         }
         return index && put_tensor(p, index);
     }

@@ -61,6 +61,12 @@ static int int_of_long(PyObject *o, int64_t *ret_value) {
 static int through_item(PyObject *o, int (*from)(PyObject *, void *), void *ret) {
     PyObject *plain = PyObject_CallMethod(o, "item", NULL);
     if (!plain) return -1;
+    if (tnp_is_numpy_scalar(plain) && PyObject_HasAttrString(plain, "is_integer")) {
+        PyObject *short_ = PyNumber_Float(plain); /* longdouble has no number of Python's */
+        Py_DECREF(plain);
+        if (!short_) return -1;
+        plain = short_;
+    }
     int r = tnp_is_numpy_scalar(plain) ? 0 : from(plain, ret);
     Py_DECREF(plain);
     return r;
