@@ -11,6 +11,7 @@
 #define BLOCK 512
 #define ITEM_MAX 16
 #define SHORT_ROW 16 /* rows below this are gathered several at a time */
+#define PANEL_ROW 32 /* and below this as panels, where many of them follow each other */
 #define TILE_ROWS 16
 #define TILE_BYTES 65536 /* of all turned operands: within the second-level cache */
 
@@ -71,22 +72,23 @@ static int through_blocks(const map_job *j, char *const *at, int64_t n, blocks *
 /* ---- Rows --------------------------------------------------------------------------------------*/
 
 typedef struct place {
-    int64_t index[TN_MAX_DIMS];   /* from dimension 1 on */
+    int64_t index[TN_MAX_DIMS];
     char *at[1 + CPU_MAP_INPUTS]; /* start of the row */
 } place;
 
-static void place_at(const map_job *j, int64_t row, place *p) {
+/* Of a row along the dimensions from `first` on. */
+static void place_at(const map_job *j, int32_t first, int64_t row, place *p) {
     for (int32_t k = 0; k < j->noperands; k++) p->at[k] = j->plan->data[k];
-    for (int32_t d = 1; d < j->plan->ndim; d++) {
+    for (int32_t d = first; d < j->plan->ndim; d++) {
         p->index[d] = row % j->plan->shape[d];
         row /= j->plan->shape[d];
         for (int32_t k = 0; k < j->noperands; k++) p->at[k] += p->index[d] * j->plan->stride[d][k];
     }
 }
 
-static void place_next(const map_job *j, place *p) {
+static void place_next(const map_job *j, int32_t first, place *p) {
     const tn_plan *plan = j->plan;
-    for (int32_t d = 1; d < plan->ndim; d++) {
+    for (int32_t d = first; d < plan->ndim; d++) {
         for (int32_t k = 0; k < j->noperands; k++) p->at[k] += plan->stride[d][k];
         if (++p->index[d] < plan->shape[d]) return;
         for (int32_t k = 0; k < j->noperands; k++) p->at[k] -= plan->stride[d][k] * plan->shape[d];
@@ -98,7 +100,7 @@ static tn_status run_segments(const map_job *j, int64_t begin, int64_t end) {
     blocks b;
     place p;
     int64_t n0 = j->plan->shape[0], col = begin % n0;
-    place_at(j, begin / n0, &p);
+    place_at(j, 1, begin / n0, &p);
     while (begin < end) {
         char *at[1 + CPU_MAP_INPUTS];
         const void *in[CPU_MAP_INPUTS];
@@ -111,7 +113,7 @@ static tn_status run_segments(const map_job *j, int64_t begin, int64_t end) {
         if (zero) return TN_E_VALUE;
         begin += n;
         col = 0;
-        place_next(j, &p);
+        place_next(j, 1, &p);
     }
     return TN_OK;
 }
@@ -123,7 +125,7 @@ static tn_status run_short_rows(const map_job *j, int64_t begin, int64_t end) {
     const tn_plan *plan = j->plan;
     int64_t n0 = plan->shape[0], col = begin % n0;
     const void *in[CPU_MAP_INPUTS];
-    place_at(j, begin / n0, &p);
+    place_at(j, 1, begin / n0, &p);
     for (int32_t k = 1; k < j->noperands; k++) {
         in[k - 1] = b.of[k];
         if (j->constant >> k & 1) cpu_spread(b.of[k], plan->data[k], BLOCK, j->size[k]);
@@ -148,7 +150,7 @@ static tn_status run_short_rows(const map_job *j, int64_t begin, int64_t end) {
             col += n;
             if (col == n0) {
                 col = 0;
-                place_next(j, &p);
+                place_next(j, 1, &p);
             }
         }
         if (j->op->flat(fill, b.of[0], in, j->params)) return TN_E_VALUE;
@@ -157,6 +159,80 @@ static tn_status run_short_rows(const map_job *j, int64_t begin, int64_t end) {
             cpu_scatter(out_at[i], from, out_n[i], plan->stride[0][0], j->size[0]);
             from += out_n[i] * j->size[0];
         }
+    }
+    return TN_OK;
+}
+
+/* ---- Panels ------------------------------------------------------------------------------------*/
+
+/* Many short rows along dimension 1: as many as fill a block at once, column by column. */
+static inline void move_columns(char *dst, int64_t d1, int64_t d0, const char *src, int64_t s1,
+                                int64_t s0, int64_t rows, int64_t n, size_t size) {
+    for (int64_t i = 0; i < n; i++) {
+        char *to = dst + i * d0;
+        const char *from = src + i * s0;
+        for (int64_t r = 0; r < rows; r++) memcpy(to + r * d1, from + r * s1, size);
+    }
+}
+
+static void move_panel(char *dst, int64_t d1, int64_t d0, const char *src, int64_t s1, int64_t s0,
+                       int64_t rows, int64_t n, int32_t size) {
+    switch (size) {
+    case 1: move_columns(dst, d1, d0, src, s1, s0, rows, n, 1); break;
+    case 2: move_columns(dst, d1, d0, src, s1, s0, rows, n, 2); break;
+    case 4: move_columns(dst, d1, d0, src, s1, s0, rows, n, 4); break;
+    case 8: move_columns(dst, d1, d0, src, s1, s0, rows, n, 8); break;
+    default: move_columns(dst, d1, d0, src, s1, s0, rows, n, 16);
+    }
+}
+
+/* Operand k packed: where it is, if it is; a row that is repeated is written out once. */
+static const char *panel_operand(const map_job *j, int32_t k, const char *at, int64_t rows,
+                                 blocks *b, const char **held) {
+    const tn_plan *plan = j->plan;
+    int64_t n = plan->shape[0], s0 = plan->stride[0][k], s1 = plan->stride[1][k];
+    int32_t size = j->size[k];
+    if (j->mode[k] == PACKED && s1 == n * size) return at;
+    if (s1 == 0 && held[k] == at) return b->of[k];
+    held[k] = s1 == 0 ? at : NULL;
+    if (s1 == 0) rows = plan->shape[1] < BLOCK / n ? plan->shape[1] : BLOCK / n;
+    move_panel(b->of[k], n * size, size, at, s1, s0, rows, n, size);
+    return b->of[k];
+}
+
+static bool in_panels(const map_job *j) {
+    const tn_plan *plan = j->plan;
+    if (plan->ndim < 2 || plan->shape[1] < 8) return false;
+    return plan->shape[0] < PANEL_ROW || (!j->direct && plan->shape[0] <= 2 * PANEL_ROW);
+}
+
+/* Item: a row. */
+static tn_status run_panels(void *arg, int64_t begin, int64_t end) {
+    const map_job *j = arg;
+    const tn_plan *plan = j->plan;
+    int64_t n = plan->shape[0], n1 = plan->shape[1], at1 = begin % n1, rows;
+    int64_t o0 = plan->stride[0][0], o1 = plan->stride[1][0];
+    bool direct = j->mode[0] == PACKED && o1 == n * j->size[0];
+    const char *held[1 + CPU_MAP_INPUTS] = {NULL};
+    blocks b;
+    place p;
+    place_at(j, 2, begin / n1, &p);
+    for (int64_t row = begin; row < end; row += rows) {
+        const void *in[CPU_MAP_INPUTS];
+        char *out = p.at[0] + at1 * o1;
+        rows = n1 - at1 < end - row ? n1 - at1 : end - row;
+        if (rows > BLOCK / n) rows = BLOCK / n;
+        for (int32_t k = 1; k < j->noperands; k++) {
+            const char *at = p.at[k] + at1 * plan->stride[1][k];
+            in[k - 1] = panel_operand(j, k, at, rows, &b, held);
+        }
+        if (j->op->flat(rows * n, direct ? out : b.of[0], in, j->params)) return TN_E_VALUE;
+        if (!direct)
+            move_panel(out, o1, o0, b.of[0], n * j->size[0], j->size[0], rows, n, j->size[0]);
+        at1 += rows;
+        if (at1 < n1) continue;
+        at1 = 0;
+        place_next(j, 2, &p);
     }
     return TN_OK;
 }
@@ -325,6 +401,11 @@ tn_status cpu_map_run(const tn_plan *plan, const cpu_map_op *op, const cpu_param
         int64_t n0 = plan->shape[0], rows = plan->numel / n0 / plan->shape[j.tile_dim];
         tn_status st =
             cpu_parallel(bands_of(&j) * rows, op->grain / (TILE_ROWS * n0) + 1, run_bands, &j);
+        return st == TN_E_VALUE ? cpu_map_zero_division() : st;
+    }
+    if (in_panels(&j)) {
+        int64_t n0 = plan->shape[0];
+        tn_status st = cpu_parallel(plan->numel / n0, op->grain / n0 + 1, run_panels, &j);
         return st == TN_E_VALUE ? cpu_map_zero_division() : st;
     }
     j.stream = should_stream(&j);

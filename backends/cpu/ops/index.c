@@ -9,6 +9,7 @@
 #include <tenon/args_index.h>
 
 #include "index.h"
+#include "run.h"
 
 enum { GRAIN_BYTES = 1 << 15 };
 
@@ -219,7 +220,7 @@ typedef struct pair16 {
 static inline void move_line(char *dst, int64_t to, const char *src, int64_t from, int64_t count,
                              int64_t item) {
     if (to == item && from == item) {
-        memcpy(dst, src, (size_t)(count * item));
+        cpu_copy_run(dst, src, (size_t)(count * item));
         return;
     }
     switch (item) {

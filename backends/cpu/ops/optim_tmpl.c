@@ -219,32 +219,45 @@ typedef struct rule_job {
     A sign;
 } rule_job;
 
-TMPL_INLINE void rule_loop(int rule, const rule_values *v, A sign, T *const *t, int64_t n) {
-    T *p = t[0];
+/* `uses` has a bit for each state there is. */
+TMPL_INLINE void rule_loop(int rule, int uses, const rule_values *values, A sign, T *const *t,
+                           int64_t n) {
+    rule_values v = *values;
+    for (int k = 0; k < RULE_STATES; k++) v.uses[k] = uses >> k & 1;
+    T *p = t[0], *s0 = t[2], *s1 = t[3], *s2 = t[4];
     const T *g = t[1];
+    TMPL_VECTOR
     for (int64_t i = 0; i < n; i++) {
-        A s[RULE_STATES] = {0};
-        TMPL_UNROLL
-        for (int k = 0; k < RULE_STATES; k++)
-            if (v->uses[k]) s[k] = LOAD(t[2 + k][i]);
-        p[i] = STORE(rule_move(rule, v, LOAD(p[i]), LOAD(g[i]) * sign, s));
-        TMPL_UNROLL
-        for (int k = 0; k < RULE_STATES; k++)
-            if (v->uses[k]) t[2 + k][i] = STORE(s[k]);
+        A s[RULE_STATES] = {uses & 1 ? LOAD(s0[i]) : 0, uses & 2 ? LOAD(s1[i]) : 0,
+                            uses & 4 ? LOAD(s2[i]) : 0};
+        p[i] = STORE(rule_move(rule, &v, LOAD(p[i]), LOAD(g[i]) * sign, s));
+        if (uses & 1) s0[i] = STORE(s[0]);
+        if (uses & 2) s1[i] = STORE(s[1]);
+        if (uses & 4) s2[i] = STORE(s[2]);
     }
 }
 
-/* Each rule has a loop of its own. */
+/* Each rule has a loop of its own, and each choice of states that it may have. */
 static void rule_some(const rule_job *j, const rule_values *v, T *const *t, int64_t n) {
+    A sign = j->sign;
     switch (j->options.rule) {
-    case RULE_RMSPROP: rule_loop(RULE_RMSPROP, v, j->sign, t, n); break;
-    case RULE_ADAGRAD: rule_loop(RULE_ADAGRAD, v, j->sign, t, n); break;
-    case RULE_ADADELTA: rule_loop(RULE_ADADELTA, v, j->sign, t, n); break;
-    case RULE_ADAMAX: rule_loop(RULE_ADAMAX, v, j->sign, t, n); break;
-    case RULE_NADAM: rule_loop(RULE_NADAM, v, j->sign, t, n); break;
-    case RULE_RADAM: rule_loop(RULE_RADAM, v, j->sign, t, n); break;
-    case RULE_ASGD: rule_loop(RULE_ASGD, v, j->sign, t, n); break;
-    default: rule_loop(RULE_RPROP, v, j->sign, t, n); break;
+    case RULE_RMSPROP:
+        if (!t[3] && !t[4])
+            rule_loop(RULE_RMSPROP, 1, v, sign, t, n);
+        else if (!t[4])
+            rule_loop(RULE_RMSPROP, 3, v, sign, t, n);
+        else if (!t[3])
+            rule_loop(RULE_RMSPROP, 5, v, sign, t, n);
+        else
+            rule_loop(RULE_RMSPROP, 7, v, sign, t, n);
+        break;
+    case RULE_ADAGRAD: rule_loop(RULE_ADAGRAD, 1, v, sign, t, n); break;
+    case RULE_ADADELTA: rule_loop(RULE_ADADELTA, 3, v, sign, t, n); break;
+    case RULE_ADAMAX: rule_loop(RULE_ADAMAX, 3, v, sign, t, n); break;
+    case RULE_NADAM: rule_loop(RULE_NADAM, 3, v, sign, t, n); break;
+    case RULE_RADAM: rule_loop(RULE_RADAM, 3, v, sign, t, n); break;
+    case RULE_ASGD: rule_loop(RULE_ASGD, 1, v, sign, t, n); break;
+    default: rule_loop(RULE_RPROP, 3, v, sign, t, n); break;
     }
 }
 
@@ -259,7 +272,6 @@ static tn_status rule_body(void *arg, int64_t begin, int64_t end) {
         for (int k = 0; k < LISTS; k++) {
             t[k] = memory(&j->r, k, i);
             if (t[k]) t[k] += at;
-            if (k >= 2) v.uses[k - 2] = t[k] != NULL;
         }
         rule_some(j, &v, t, n);
         begin += n;

@@ -14,6 +14,7 @@
 #include "copy.h"
 #include "cpu_priv.h"
 #include "pack.h"
+#include "run.h"
 
 enum { PAD_CONSTANT, PAD_REFLECT, PAD_REPLICATE, PAD_CIRCULAR };
 
@@ -150,7 +151,8 @@ static void pad_part(const pad_job *j, const T *from, int64_t at, int64_t begin,
     row_parts(j, begin, end, cut);
     pad_ends(j, from + at, cut[0], cut[1], to);
     if (cut[1] < cut[2])
-        memcpy(to + cut[1], from + at + cut[1] - j->before, (size_t)(cut[2] - cut[1]) * sizeof(T));
+        cpu_copy_run(to + cut[1], from + at + cut[1] - j->before,
+                     (size_t)(cut[2] - cut[1]) * sizeof(T));
     pad_ends(j, from + at, cut[2], cut[3], to);
 }
 

@@ -480,29 +480,81 @@ static tn_status average_planes(void *arg, int64_t begin, int64_t end) {
 }
 
 #if TMPL_IS_FLOAT
+/* Windows [begin, end) of a row that touch no padding at the sides, all of `scale`: tap by tap. */
+TMPL_INLINE void spread_inner(const T *g, int64_t n, int64_t kw, int64_t sw, A scale, A *row) {
+    for (int64_t ix = 0; ix < kw; ix++) {
+        TMPL_VECTOR
+        for (int64_t o = 0; o < n; o++) row[o * sw + ix] += LOAD(g[o]) * scale;
+    }
+}
+
+/* Adds windows [begin, end) of a row to the columns that they cover. */
+static void spread_windows(const job *j, int64_t oy, int64_t begin, int64_t end, const T *g,
+                           A *row) {
+    int64_t at[4], first = end, last = end; /* of windows whose columns all lie in the plane */
+    if (!j->adaptive && j->kw <= j->w) {
+        first = j->pw / j->sw + (j->pw % j->sw != 0);
+        last = (j->w + j->pw - j->kw) / j->sw + 1;
+        first = first < begin ? begin : first > end ? end : first;
+        last = last > end ? end : last < first ? first : last;
+    }
+    for (int64_t ox = begin; ox < end; ox++) {
+        A scale = (A)1 / (A)average_window(j, oy, ox, at);
+        if (ox == first && first < last) {
+            if (j->sw == 1)
+                spread_inner(g + ox, last - ox, j->kw, 1, scale, row + at[2]);
+            else if (j->sw == 2)
+                spread_inner(g + ox, last - ox, j->kw, 2, scale, row + at[2]);
+            else
+                spread_inner(g + ox, last - ox, j->kw, j->sw, scale, row + at[2]);
+            ox = last - 1;
+            continue;
+        }
+        for (int64_t ix = at[2]; ix < at[3]; ix++) row[ix] += LOAD(g[ox]) * scale;
+    }
+}
+
+/* A row of windows: their columns first, which all rows of the windows then take in. */
+static tn_status average_backward_row(const job *j, int64_t oy, const T *g, A *row, A *sum) {
+    int64_t at[4];
+    average_window(j, oy, 0, at);
+    cpu_stretch s = {.n = j->ow, .cost = j->adaptive ? 1 + j->w / j->ow : j->kw};
+    cpu_stretch c = {.n = j->w, .cost = at[1] - at[0]};
+    tn_status st = cpu_clear(row, j->w * (int64_t)sizeof(A));
+    while (st == TN_OK && cpu_next_stretch(&s)) spread_windows(j, oy, s.begin, s.end, g, row);
+    while (st == TN_OK && s.st == TN_OK && cpu_next_stretch(&c)) {
+        for (int64_t iy = at[0]; iy < at[1]; iy++) {
+            A *to = sum + iy * j->w;
+            TMPL_VECTOR
+            for (int64_t ix = c.begin; ix < c.end; ix++) to[ix] += row[ix];
+        }
+    }
+    return st ? st : s.st ? s.st : c.st;
+}
+
 static tn_status average_backward_planes(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    int64_t at[4], size = j->h * j->w;
-    uint64_t bytes;
-    void *room;
+    int64_t size = j->h * j->w;
+    uint64_t bytes, row_bytes;
+    void *room, *row;
     tn_status st = plane_room(j, &bytes, &room);
     if (st) return st;
-    A *sum = room;
+    st = cpu_room(j->w, sizeof(A), &row_bytes, &row);
+    if (st) goto out;
     for (int64_t p = begin; p < end && st == TN_OK; p++) {
-        const T *g = j->x + p * j->oh * j->ow;
-        cpu_stretch s = {.n = j->oh * j->ow, .cost = window_cost(j)};
-        st = cpu_clear(sum, size * (int64_t)sizeof(A));
+        cpu_stretch s = {.n = j->oh, .cost = room_mul(j->ow, window_cost(j))};
+        st = cpu_clear(room, size * (int64_t)sizeof(A));
         while (st == TN_OK && cpu_next_stretch(&s)) {
-            for (int64_t i = s.begin; i < s.end; i++) {
-                A v = MEAN(LOAD(g[i]), average_window(j, i / j->ow, i % j->ow, at));
-                for (int64_t iy = at[0]; iy < at[1]; iy++) {
-                    for (int64_t ix = at[2]; ix < at[3]; ix++) sum[iy * j->w + ix] += v;
-                }
+            for (int64_t oy = s.begin; oy < s.end && st == TN_OK; oy++) {
+                const T *g = j->x + (p * j->oh + oy) * j->ow;
+                st = average_backward_row(j, oy, g, row, room);
             }
         }
-        plane_done(j, sum, j->y + p * size);
+        plane_done(j, room, j->y + p * size);
         if (st == TN_OK) st = s.st;
     }
+    cpu_free(NULL, 0, row, row_bytes);
+out:
     cpu_free(NULL, 0, room, bytes);
     return st;
 }

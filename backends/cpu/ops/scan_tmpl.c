@@ -99,6 +99,32 @@ static tn_status side_by_side(const job *j, const T *x, T *y, int64_t count) {
     return s.st;
 }
 
+/* Some rows at a time, so that a sum need not wait for its last addition. */
+enum { TOGETHER = 4 };
+TMPL_INLINE tn_status some_rows(int kind, const job *j, const T *x, T *y) {
+    int64_t sx = j->ax.step[0], sy = j->ax.step[1];
+    const T *from[TOGETHER];
+    T *to[TOGETHER];
+    S sum[TOGETHER];
+    for (int r = 0; r < TOGETHER; r++) {
+        from[r] = x + r * j->ax.next[0];
+        to[r] = y + r * j->ax.next[1];
+        sum[r] = LOAD(from[r][0]);
+        to[r][0] = from[r][0];
+    }
+    cpu_stretch s = {.n = j->ax.n, .cost = TOGETHER};
+    while (cpu_next_stretch(&s)) {
+        for (int64_t i = s.begin > 0 ? s.begin : 1; i < s.end; i++) {
+            TMPL_UNROLL
+            for (int r = 0; r < TOGETHER; r++) {
+                sum[r] = step(kind, sum[r], LOAD(from[r][i * sx]));
+                to[r][i * sy] = STORE((A)sum[r]);
+            }
+        }
+    }
+    return s.st;
+}
+
 static tn_status rows_of(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     const axis *ax = &j->ax;
@@ -112,6 +138,11 @@ static tn_status rows_of(void *arg, int64_t begin, int64_t end) {
         if (count > 1 && ax->next[0] == 1 && ax->next[1] == 1) {
             st = side_by_side(j, j->x + at[0], j->y + at[1], count);
             r += count;
+        } else if (count >= TOGETHER && j->kind != LOGCUMSUMEXP) {
+            const T *x = j->x + at[0];
+            T *y = j->y + at[1];
+            st = j->kind == CUMSUM ? some_rows(CUMSUM, j, x, y) : some_rows(CUMPROD, j, x, y);
+            r += TOGETHER;
         } else {
             st = one_row(j, j->x + at[0], j->y + at[1]);
             r++;

@@ -5,13 +5,13 @@
  * family: copy */
 #include "copy.h"
 
-#include <string.h>
-
 #include <tenon/args_pointwise.h>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+
+#include "run.h"
 
 /* ---- Elements ----------------------------------------------------------------------------------*/
 
@@ -99,10 +99,21 @@ static void turn64(uint64_t *dst, const uint64_t *src, int64_t n) {
     for (int64_t i = 0; i < n; i++) dst[i] = src[-i];
 }
 
+void cpu_copy_apart(void *dst, const void *src, size_t bytes) {
+    char *d = dst;
+    const char *s = src;
+    for (; bytes >= 256; bytes -= 256) {
+        char block[256];
+        memcpy(block, s + bytes - sizeof block, sizeof block);
+        memcpy(d + bytes - sizeof block, block, sizeof block);
+    }
+    memcpy(d, s, bytes);
+}
+
 static void move(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, int32_t size) {
     move_fn fn = move_of(size);
     if (ds == size && ss == size)
-        memcpy(dst, src, (size_t)(n * size));
+        cpu_copy_run(dst, src, (size_t)(n * size));
     else if (ds == size && ss == 0 && n > 16)
         spread(dst, src, n, size);
     else if (size == 4 && ds == 4 && ss == -4)
@@ -149,7 +160,7 @@ void cpu_stream(void *dst, const void *src, uint64_t bytes) {
         return;
     }
 #endif
-    memcpy(dst, src, bytes);
+    cpu_copy_run(dst, src, bytes);
 }
 
 void cpu_stream_end(void) {
@@ -167,7 +178,7 @@ typedef struct bytes_job {
 static tn_status copy_chunk(void *arg, int64_t begin, int64_t end) {
     const bytes_job *j = arg;
     if (!j->stream) {
-        memcpy(j->dst + begin, j->src + begin, (size_t)(end - begin));
+        cpu_copy_run(j->dst + begin, j->src + begin, (size_t)(end - begin));
         return TN_OK;
     }
     cpu_stream(j->dst + begin, j->src + begin, (uint64_t)(end - begin));
@@ -178,7 +189,7 @@ static tn_status copy_chunk(void *arg, int64_t begin, int64_t end) {
 tn_status cpu_copy_bytes(void *dst, const void *src, uint64_t bytes) {
     bytes_job j = {dst, src, bytes >= cpu_os_l3_bytes() / 2};
     if (bytes > 65536) return cpu_parallel((int64_t)bytes, 65536, copy_chunk, &j);
-    memcpy(dst, src, bytes);
+    cpu_copy_run(dst, src, bytes);
     return TN_OK;
 }
 
@@ -237,10 +248,45 @@ static void next_row(const tn_plan *p, int32_t first, copy_at *c) {
     }
 }
 
+/* Rows of few bytes that are packed on both sides: those of dimension 1 without a call for each. */
+enum { SMALL_ROW = 256 };
+static inline void pack_by(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n,
+                           size_t size) {
+    for (int64_t i = 0; i < n; i++) memcpy(dst + i * ds, src + i * ss, size);
+}
+
+static void small_rows(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, size_t size) {
+    switch (size) {
+    case 32: pack_by(dst, ds, src, ss, n, 32); break;
+    case 64: pack_by(dst, ds, src, ss, n, 64); break;
+    case 128: pack_by(dst, ds, src, ss, n, 128); break;
+    case 256: pack_by(dst, ds, src, ss, n, 256); break;
+    default: pack_by(dst, ds, src, ss, n, size);
+    }
+}
+
+static void copy_small_rows(const copy_job *j, int64_t begin, int64_t end) {
+    const tn_plan *p = j->plan;
+    copy_at c;
+    int64_t n1 = p->shape[1], at = begin % n1, count;
+    const int64_t *step = p->stride[1];
+    seek_row(p, 2, begin / n1, &c);
+    for (int64_t row = begin; row < end; row += count, at = 0, next_row(p, 2, &c)) {
+        count = n1 - at < end - row ? n1 - at : end - row;
+        small_rows(c.dst + at * step[0], step[0], c.src + at * step[1], step[1], count,
+                   (size_t)(p->shape[0] * j->size));
+    }
+}
+
 static tn_status copy_rows(void *arg, int64_t begin, int64_t end) {
     const copy_job *j = arg;
     const tn_plan *p = j->plan;
     copy_at c;
+    if (p->ndim > 1 && p->stride[0][0] == j->size && p->stride[0][1] == j->size &&
+        p->shape[0] * j->size <= SMALL_ROW) {
+        copy_small_rows(j, begin, end);
+        return TN_OK;
+    }
     seek_row(p, 1, begin, &c);
     for (int64_t row = begin; row < end; row++, next_row(p, 1, &c))
         move(c.dst, p->stride[0][0], c.src, p->stride[0][1], p->shape[0], j->size);

@@ -6,6 +6,7 @@ Those that change tensors of a device are one operator for the list where they c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 import tenon
@@ -100,6 +101,27 @@ def _at_once(op: str, tensors: Sequence[Tensor], args: Any, named: dict[str, Any
     return True
 
 
+def _by_one(
+    op: str, end: str, tensors: Sequence[Tensor], args: list[Any], named: dict[str, Any]
+) -> list[Tensor]:
+    """The method of every tensor with its own arguments: lists are taken apart, others repeated."""
+    named = {"value" if k == "scalars" else k: v for k, v in named.items()}
+    if op in ("addcdiv", "addcmul") and len(args) == 3:
+        named["value"] = args.pop()
+    rows = zip(tensors, *(a if _is_list(a) else repeat(a) for a in args))
+    if any(map(_is_list, named.values())):
+        columns = [v if _is_list(v) else repeat(v) for v in named.values()]
+        own = [dict(zip(named, values)) for values in zip(*columns)]
+        return [getattr(t, op + end)(*a, **n) for (t, *a), n in zip(rows, own)]
+    if op in NUMBERS and args:
+        names = (op + end, NUMBERS[op] + end)
+        return [getattr(t, names[not isinstance(a[0], Tensor)])(*a, **named) for t, *a in rows]
+    name = op + end
+    if named:
+        return [getattr(t, name)(*a, **named) for t, *a in rows]
+    return [getattr(t, name)(*a) for t, *a in rows]
+
+
 def _make(op: str, inplace: bool) -> Callable[..., Any]:
     """The function for a method; lists among its arguments are taken apart, others repeated."""
     name = f"_foreach_{op}{'_' if inplace else ''}"
@@ -109,15 +131,7 @@ def _make(op: str, inplace: bool) -> Callable[..., Any]:
         _check(name, [tensors, *lists])
         if inplace and _at_once(op, tensors, args, kwargs):
             return None
-        results = []
-        for i, t in enumerate(tensors):
-            own = [a[i] if _is_list(a) else a for a in args]
-            named = {k: v[i] if _is_list(v) else v for k, v in kwargs.items()}
-            named = {"value" if k == "scalars" else k: v for k, v in named.items()}
-            method = op if not own or isinstance(own[0], Tensor) else NUMBERS.get(op, op)
-            if op in ("addcdiv", "addcmul") and len(own) == 3:
-                named["value"] = own.pop()
-            results.append(getattr(t, f"{method}_" if inplace else method)(*own, **named))
+        results = _by_one(op, "_" if inplace else "", tensors, list(args), kwargs)
         return None if inplace else tuple(results)
 
     foreach.__name__ = foreach.__qualname__ = name

@@ -1,0 +1,154 @@
+"""Rows of few elements, taken many at a time; runs of bytes close behind their place in a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+import tenon.nn.functional as F
+
+RNG = np.random.default_rng(11)
+DTYPES = ("bool", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex128")
+
+
+def whole(*shape: int, dtype: str = "float32") -> Any:
+    return RNG.integers(0, 2 if dtype == "bool" else 9, shape).astype(dtype)
+
+
+# What of two arrays goes together: of rows of n elements.
+PAIRS = {
+    "a row for all": lambda x, n: (x, x[3]),
+    "a number for each row": lambda x, n: (x, x[:, :1]),
+    "one number": lambda x, n: (x, x[2, 1]),
+    "parts of rows": lambda x, n: (x[:, : n - 1], x[:, 1:]),
+    "every second": lambda x, n: (x[:, ::2], x[1:2, ::2]),
+    "turned": lambda x, n: (x[: n * 5].reshape(5, n, n).swapaxes(1, 2), x[:n]),
+    "all with all": lambda x, n: (x[:40, None], x[None, 5:30]),
+    "few with all": lambda x, n: (x[:3, None], x[None, 5:30]),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("n", [2, 3, 7, 16, 31, 33])
+def test_two_operands(pair: str, n: int) -> None:
+    for dtype in DTYPES if n in (3, 33) else ("float32",):
+        data = whole(777, n, dtype=dtype)
+        x, y = PAIRS[pair](data, n)
+        a, b = PAIRS[pair](tn.tensor(data), n)
+        np.testing.assert_array_equal((a * b).numpy(), x * y)
+        np.testing.assert_array_equal((b == a).numpy(), y == x)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 16])
+def test_results_with_gaps(n: int) -> None:
+    base = whole(500, n + 2)
+    got = tn.tensor(base)
+    got[:, 1:-1] *= tn.tensor(base[7, :n])
+    got[3:, :n] += tn.tensor(base[3:, -1:])
+    base[:, 1:-1] *= base[7, :n].copy()
+    base[3:, :n] += base[3:, -1:].copy()
+    np.testing.assert_array_equal(got.numpy(), base)
+    tn.add(tn.tensor(base[:, :n]), tn.tensor(base[0, :n]), out=got[:, 1:-1])
+    np.testing.assert_array_equal(got[:, 1:-1].numpy(), base[:, :n] + base[0, :n])
+
+
+def test_three_operands_and_zero_divisors() -> None:
+    x, y, row = whole(300, 3), whole(300, 1), whole(3)
+    got = tn.where(tn.tensor(x > 4), tn.tensor(y), tn.tensor(row))
+    np.testing.assert_array_equal(got.numpy(), np.where(x > 4, y, row))
+    by = tn.ones(300, 3, dtype=tn.int64)
+    by[299, 2] = 0
+    with pytest.raises(RuntimeError, match="ZeroDivision"):
+        by[:, :1] // by
+
+
+def test_rows_are_copied() -> None:
+    for dtype in ("uint8", "float32", "float64"):
+        for n in (5, 8, 16, 32, 64, 100):
+            x = whole(6, 40, n + 3, dtype=dtype)
+            t = tn.tensor(x)
+            np.testing.assert_array_equal(t[..., 1 : n + 1].clone().numpy(), x[..., 1 : n + 1])
+            np.testing.assert_array_equal(t[:, 3:, :n].contiguous().numpy(), x[:, 3:, :n])
+            both = tn.cat([t[:, 1:, :n], t[:, :-1]], -1)
+            np.testing.assert_array_equal(
+                both.numpy(), np.concatenate([x[:, 1:, :n], x[:, :-1]], -1)
+            )
+    x = whole(4099)
+    want = np.lib.stride_tricks.sliding_window_view(x, 8)[::4]
+    np.testing.assert_array_equal(tn.tensor(x).unfold(0, 8, 4).clone().numpy(), want)
+
+
+@pytest.mark.parametrize("shift", [1, 2, 15, 16, 63, 64])
+def test_runs_close_behind_their_place(shift: int) -> None:
+    for size in (2047, 2049, 4500, 70001):
+        x = whole(size, dtype="int8")
+        padded = F.pad(tn.tensor(x), (shift, 1), value=7).numpy()
+        np.testing.assert_array_equal(padded, np.pad(x, (shift, 1), constant_values=7))
+        room = tn.zeros(size + 4096 + shift, dtype=tn.int8)
+        room[4096 + shift :] = room[:size].copy_(tn.tensor(x)).clone()
+        room[4096 + shift :].add_(room[4096 + shift :].clone())
+        np.testing.assert_array_equal(room[4096 + shift :].numpy(), x + x)
+        rolled = tn.tensor(x).roll(shift)
+        np.testing.assert_array_equal(rolled.numpy(), np.roll(x, shift))
+
+
+# ---- Gradients of averages ----------------------------------------------------------------------
+
+
+def spread(g: Any, shape: tuple[int, int], k: Any, s: Any, p: Any, count_pad: bool) -> Any:
+    (kh, kw), (sh, sw), (ph, pw) = k, s, p
+    out = np.zeros((shape[0] + 2 * ph, shape[1] + 2 * pw))
+    for oy in range(g.shape[0]):
+        for ox in range(g.shape[1]):
+            ys = slice(oy * sh, min(oy * sh + kh, out.shape[0]))
+            xs = slice(ox * sw, min(ox * sw + kw, out.shape[1]))
+            inside = np.zeros_like(out)
+            inside[ys, xs] = 1
+            real = inside[ph : ph + shape[0], pw : pw + shape[1]].sum()
+            out += inside * g[oy, ox] / (inside.sum() if count_pad else real)
+    return out[ph : ph + shape[0], pw : pw + shape[1]]
+
+
+@pytest.mark.parametrize(
+    ("k", "s", "p"),
+    [((2, 2), (2, 2), (0, 0)), ((3, 3), (1, 1), (1, 1)), ((3, 2), (2, 1), (1, 1)),
+     ((4, 5), (3, 2), (2, 2)), ((1, 7), (2, 3), (0, 3)), ((5, 6), (5, 4), (1, 0))],
+)  # fmt: skip
+def test_gradients_of_averages(k: Any, s: Any, p: Any) -> None:
+    for shape in ((7, 6), (9, 40), (5, 131)):
+        for ceil in (False, True):
+            for count_pad in (False, True):
+                x = tn.zeros(2, *shape, dtype=tn.float64, requires_grad=True)
+                y = F.avg_pool2d(x, k, s, p, ceil, count_pad)
+                g = RNG.standard_normal(tuple(y.shape))
+                y.backward(tn.tensor(g))
+                want = [spread(one, shape, k, s, p, count_pad) for one in g]
+                np.testing.assert_allclose(x.grad.numpy(), want, atol=1e-12)
+
+
+def test_gradients_of_adaptive_averages() -> None:
+    for size, out in ((7, 3), (16, 16), (5, 9), (31, 1)):
+        x = tn.zeros(1, size, size + 2, dtype=tn.float64, requires_grad=True)
+        g = RNG.standard_normal((1, out, out + 1))
+        F.adaptive_avg_pool2d(x, (out, out + 1)).backward(tn.tensor(g))
+        want = np.zeros((size, size + 2))
+        for i in range(out):
+            for j in range(out + 1):
+                rows = slice(i * size // out, -(-(i + 1) * size // out))
+                cols = slice(j * (size + 2) // (out + 1), -(-(j + 1) * (size + 2) // (out + 1)))
+                part = want[rows, cols]
+                part += g[0, i, j] / part.size
+        np.testing.assert_allclose(x.grad.numpy()[0], want, atol=1e-12)
+
+
+def test_running_sums_of_rows() -> None:
+    for rows, n in ((1, 50), (3, 7), (4, 1), (9, 33), (130, 3)):
+        for dtype in ("float32", "int64", "complex64", "bool"):
+            x = whole(rows, n, dtype=dtype)
+            t = tn.tensor(x)
+            np.testing.assert_array_equal(t.cumsum(1).numpy(), np.cumsum(x, 1))
+            np.testing.assert_array_equal(t.t().cumsum(0).numpy(), np.cumsum(x.T, 0))
+            few = x[:, :4] % 3 if dtype in ("float32", "int64") else x[:, :4]
+            np.testing.assert_array_equal(tn.tensor(few).cumprod(1).numpy(), np.cumprod(few, 1))
