@@ -1,10 +1,11 @@
 """Many single calls beside PyTorch's: which take longer?
 
-    python tests/bench/scan.py [small|middle] [PATTERN ...] [--turns N] [--most N] [--json FILE]
+    python tests/bench/scan.py [small|middle|short] [PATTERN ...] [--turns N] [--most N] [--json F]
 
 `calls/small.txt` has calls on a few elements, where the way to the kernel counts,
-`calls/middle.txt` operators on tensors that stay in the second cache, a line an expression of the
-names that `calls/names.py` makes. Each framework has a process of its own, with one thread; turns
+`calls/middle.txt` operators on tensors that stay in the second cache,
+`calls/short.txt` the same on rows of few elements, a line an expression of the names that
+`calls/names.py` makes. Each framework has a process of its own, with one thread; turns
 alternate, and the least processor time of all turns counts, so that a busy machine matters little.
 """
 
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-TURN = {"small": 5e-4, "middle": 1e-3}  # seconds of one call's share of a turn
+TURN = {"small": 5e-4, "middle": 1e-3, "short": 1e-3}  # seconds of one call's share of a turn
 
 
 # ---- A framework in a process of its own -------------------------------------------------------
@@ -93,7 +94,7 @@ def measure(size: str, lines: list[str], turns: int) -> dict[str, dict[str, floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scan", description=__doc__.splitlines()[0])
-    parser.add_argument("size", nargs="?", choices=("small", "middle"), default="middle")
+    parser.add_argument("size", nargs="?", choices=tuple(TURN), default="middle")
     parser.add_argument("patterns", nargs="*", help="of expressions; default: all")
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--most", type=int, default=40, help="rows of the table, the slowest first")

@@ -152,3 +152,45 @@ def test_running_sums_of_rows() -> None:
             np.testing.assert_array_equal(t.t().cumsum(0).numpy(), np.cumsum(x.T, 0))
             few = x[:, :4] % 3 if dtype in ("float32", "int64") else x[:, :4]
             np.testing.assert_array_equal(tn.tensor(few).cumprod(1).numpy(), np.cumprod(few, 1))
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(1, 1, 1), (1, 3, 1), (2, 2, 2), (3, 3, 3), (4, 4, 2), (4, 4, 3)]
+)
+def test_tiny_products(m: int, k: int, n: int) -> None:
+    for dtype in ("float32", "float64"):
+        a, b = whole(70, m, k, dtype=dtype), whole(70, k, n, dtype=dtype)
+        x, y = tn.tensor(a), tn.tensor(b)
+        np.testing.assert_array_equal((x @ y).numpy(), a @ b)
+        np.testing.assert_array_equal((y.mT @ x.mT).numpy(), np.swapaxes(a @ b, 1, 2))
+        np.testing.assert_array_equal((x[::3] @ y[5]).numpy(), a[::3] @ b[5])
+        turned = tn.tensor(np.ascontiguousarray(np.swapaxes(b, 1, 2))).mT
+        np.testing.assert_array_equal((x[0] @ turned[0]).numpy(), a[0] @ b[0])
+        start = whole(70, m, n, dtype=dtype)
+        got = tn.baddbmm(tn.tensor(start), x, turned, beta=2, alpha=3)
+        np.testing.assert_array_equal(got.numpy(), 2 * start + 3 * (a @ b))
+    np.testing.assert_array_equal(
+        (tn.ones(9, m, 0) @ tn.ones(9, 0, n)).numpy(), np.zeros((9, m, n))
+    )
+
+
+@pytest.mark.parametrize("power", [-1.0, 0.5, 1.5, 2.0, 3.0])
+def test_slopes_of_powers(power: float) -> None:
+    xs = np.array([0.3, 1.0, 7.5, 1e-20, 1e18, np.inf, 0.0, -2.0])
+    for dtype in (tn.float64, tn.float32):
+        x = tn.tensor(xs, dtype=dtype, requires_grad=True)
+        (x**power).backward(tn.full_like(x, 3))
+        with np.errstate(all="ignore"):
+            given = x.detach().numpy()
+            want = 3 * (power * np.power(given.astype(float), power - 1)).astype(given.dtype)
+        eps, tiny = np.finfo(given.dtype).eps, np.finfo(given.dtype).tiny
+        np.testing.assert_allclose(x.grad.numpy(), want, rtol=4 * eps, atol=tiny)
+
+
+def test_elements_picked_by_many_short_rows() -> None:
+    for shape in ((7, 701, 3), (9001, 3), (3, 4, 2001)):
+        x = whole(*shape)
+        for dim in range(len(shape)):
+            at = RNG.integers(0, shape[dim], shape)
+            got = tn.tensor(x).gather(dim, tn.tensor(at)).numpy()
+            np.testing.assert_array_equal(got, np.take_along_axis(x, at, dim))

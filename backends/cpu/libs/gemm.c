@@ -315,10 +315,43 @@ static tn_status run_half(const tn_call *call, const gemm_args *g) {
     return st ? st : cpu_gemm_half(g, &a);
 }
 
+/* ---- Tiny products ----------------------------------------------------------------------------*/
+
+/* Of few multiplications, in about the time in which the BLAS looks at its arguments. */
+enum { TINY = 32 };
+
+static bool is_tiny(const gemm_args *g) {
+    bool plain = g->alpha.re == 1.0 && g->beta.re == 0.0 && !g->init.data;
+    return plain && (g->dtype == TN_F32 || g->dtype == TN_F64) && g->k > 0 &&
+           room_mul3(g->m, g->n, g->k) <= TINY;
+}
+
+#define TINY_T float
+#define TINY_NAME tiny_f32
+#include "gemm_tiny_tmpl.h"
+#define TINY_T double
+#define TINY_NAME tiny_f64
+#include "gemm_tiny_tmpl.h"
+
+static tn_status tiny_chunk(void *arg, int64_t begin, int64_t end) {
+    const gemm_args *g = arg;
+    for (int64_t e = begin; e < end; e++) {
+        if (g->dtype == TN_F32)
+            tiny_f32(g, e);
+        else
+            tiny_f64(g, e);
+    }
+    return TN_OK;
+}
+
 tn_status cpu_gemm(const tn_call *call, const gemm_args *g) {
     if (g->m == 0 || g->n == 0 || g->batch == 0) return TN_OK;
     if (g->dtype < TN_F16) return cpu_gemm_int(g);
     if (g->dtype == TN_F16 || g->dtype == TN_BF16) return run_half(call, g);
+    if (is_tiny(g)) {
+        gemm_args tiny = *g;
+        return cpu_parallel(g->batch, 512, tiny_chunk, &tiny);
+    }
     if (g->m > INT_MAX || g->n > INT_MAX || g->k > INT_MAX) {
         return call->host->fail(TN_E_VALUE, -1, "matrix sizes must be below 2^31");
     }

@@ -50,34 +50,35 @@ static tn_status pow_by_number(const tn_call *call, const void *args) {
 #endif
 
 #if TMPL_IS_FLOAT
-static int slope_square(int64_t n, void *out, const void *const *in, const cpu_param *params) {
-    T *o = out;
-    const T *g = in[0], *x = in[1];
-    (void)params;
+/* g times the slope of the power `kind` at x, for each element. */
+enum { SQUARE, CUBE, SQRT, SQRT_CUBE, INVERSE };
+TMPL_INLINE void slope_loop(int kind, int64_t n, T *o, const T *g, const T *xs) {
     TMPL_VECTOR
-    for (int64_t i = 0; i < n; i++) o[i] = STORE(LOAD(g[i]) * (LOAD(x[i]) * 2));
-    return 0;
+    for (int64_t i = 0; i < n; i++) {
+        A x = LOAD(xs[i]), slope = x * 2;
+        if (kind == CUBE) slope = x * x * 3;
+        if (kind == SQRT) slope = f_rsqrt(x) * K_(0.5);
+        if (kind == SQRT_CUBE) slope = f_sqrt(x) * K_(1.5);
+        if (kind == INVERSE) slope = -(f_reciprocal(x) * f_reciprocal(x));
+        o[i] = STORE(LOAD(g[i]) * slope);
+    }
 }
 
-static int slope_cube(int64_t n, void *out, const void *const *in, const cpu_param *params) {
-    T *o = out;
-    const T *g = in[0], *x = in[1];
-    (void)params;
-    TMPL_VECTOR
-    for (int64_t i = 0; i < n; i++) o[i] = STORE(LOAD(g[i]) * (LOAD(x[i]) * LOAD(x[i]) * 3));
-    return 0;
-}
+#define POW_SLOPE(name, kind)                                                                      \
+    static int slope_##name(int64_t n, void *o, const void *const *in, const cpu_param *params) {  \
+        (void)params;                                                                              \
+        slope_loop(kind, n, o, in[0], in[1]);                                                      \
+        return 0;                                                                                  \
+    }                                                                                              \
+    static const cpu_map_op op_slope_##name = {                                                    \
+        .flat = slope_##name, .grain = 16384, .nin = 2, .out_size = sizeof(T), SLOPE_SIZES}
+#define SLOPE_SIZES .in_size = {sizeof(T), sizeof(T)}
 
-static const cpu_map_op op_slope_square = {.flat = slope_square,
-                                           .grain = 16384,
-                                           .nin = 2,
-                                           .out_size = sizeof(T),
-                                           .in_size = {sizeof(T), sizeof(T)}};
-static const cpu_map_op op_slope_cube = {.flat = slope_cube,
-                                         .grain = 16384,
-                                         .nin = 2,
-                                         .out_size = sizeof(T),
-                                         .in_size = {sizeof(T), sizeof(T)}};
+POW_SLOPE(square, SQUARE);
+POW_SLOPE(cube, CUBE);
+POW_SLOPE(sqrt, SQRT);
+POW_SLOPE(sqrt_cube, SQRT_CUBE);
+POW_SLOPE(inverse, INVERSE);
 
 static tn_status pow_backward_by_number(const tn_call *call, const void *args) {
     const tn_plan *plan = ((const tn__pow_backward_args *)args)->plan;
@@ -88,6 +89,9 @@ static tn_status pow_backward_by_number(const tn_call *call, const void *args) {
     A e = LOAD(stored);
     if (e == 2) return cpu_map_run(plan, &op_slope_square, NULL);
     if (e == 3) return cpu_map_run(plan, &op_slope_cube, NULL);
+    if (e == K_(0.5)) return cpu_map_run(plan, &op_slope_sqrt, NULL);
+    if (e == K_(1.5)) return cpu_map_run(plan, &op_slope_sqrt_cube, NULL);
+    if (e == -1) return cpu_map_run(plan, &op_slope_inverse, NULL);
     return TN_DECLINE;
 }
 #endif

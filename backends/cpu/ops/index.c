@@ -530,13 +530,16 @@ static tn_status gather_line(const gather_job *g, char *out, const char *self, c
 static tn_status gather_range(void *arg, int64_t begin, int64_t end) {
     const gather_job *g = arg;
     const places *p = &g->p;
+    int64_t j = begin % p->n;
     walk_at at;
     tn_status st = TN_OK;
+    walk_seek(&p->outer, begin / p->n, &at);
     for (int64_t r = begin; r < end && st == TN_OK; r++) {
-        int64_t j = r % p->n;
-        walk_seek(&p->outer, r / p->n, &at);
         st = gather_line(g, p->src + at.offset[1] + j * p->step[1], p->self + at.offset[0],
                          p->index + at.offset[2] + j * p->step[2]);
+        if (++j < p->n) continue;
+        j = 0;
+        walk_next(&p->outer, &at);
     }
     return st;
 }

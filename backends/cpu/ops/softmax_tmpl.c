@@ -167,8 +167,37 @@ static A row_part_sum(int kind, const T *x, const T *y, A most, A *e, int64_t n)
     }
 }
 
+/* A row of at most VL elements, with the sums of a longer one. */
+TMPL_INLINE void row_few(const int kind, const T *x, const T *y, T *out, int64_t n) {
+    vec_mask own = vec_first(n);
+    vec a = vec_load_t_n(x, n, kind < SOFTMAX_BACKWARD ? -(A)INFINITY : 0), v = a;
+    vec with = y ? vec_load_t_n(y, n, 0) : vec_all(0), most = vec_all(0);
+    if (kind < SOFTMAX_BACKWARD) {
+        most = vec_all(vec_max_of(vec_max(a, vec_all(-(A)INFINITY))));
+        v = vec_exp(a - most);
+    } else if (kind == SOFTMAX_BACKWARD) {
+        v = a * with;
+    }
+    A sum = vec_sum((vec)((vec_mask)v & own));
+    if (kind == SOFTMAX)
+        v = v * (1 / sum);
+    else
+        v = row_value(kind, a, with, most,
+                      vec_all(kind == LOG_SOFTMAX ? (A)log((double)sum) : sum));
+    vec_store_t_n(out, v, n);
+}
+
 /* e: room for n terms, read by SOFTMAX alone. */
 static tn_status row_packed(int kind, const T *x, const T *y, A *e, T *out, int64_t n) {
+    if (n <= VL) {
+        switch (kind) {
+        case SOFTMAX: row_few(SOFTMAX, x, y, out, n); break;
+        case LOG_SOFTMAX: row_few(LOG_SOFTMAX, x, y, out, n); break;
+        case SOFTMAX_BACKWARD: row_few(SOFTMAX_BACKWARD, x, y, out, n); break;
+        default: row_few(LOG_SOFTMAX_BACKWARD, x, y, out, n);
+        }
+        return TN_OK;
+    }
     A most = -(A)INFINITY, sum = 0;
     bool forward = kind == SOFTMAX || kind == LOG_SOFTMAX;
     cpu_stretch m = {.n = forward ? n : 0, .cost = 1}, s = {.n = n, .cost = 1}, w = s;

@@ -24,6 +24,10 @@ typedef struct axis {
 void axis_init(axis *ret, int32_t count, const tn_view *const *views, int64_t dim);
 
 static inline void axis_offset(const axis *a, int64_t row, int64_t *ret_offset) {
+    if (a->ndim == 1) { /* without a division */
+        for (int32_t v = 0; v < a->count; v++) ret_offset[v] = row * a->stride[0][v];
+        return;
+    }
     for (int32_t v = 0; v < a->count; v++) ret_offset[v] = 0;
     for (int32_t d = 0; d < a->ndim; d++) {
         int64_t i = row % a->size[d];

@@ -5,6 +5,8 @@
  * family: copy */
 #include "copy.h"
 
+#include <wchar.h>
+
 #include <tenon/args_pointwise.h>
 
 #if defined(__SSE2__)
@@ -39,6 +41,18 @@ static void move64(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n
 
 static void move128(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n) {
     move_by(dst, ds, src, ss, n, 16);
+}
+
+/* The same into packed memory, whose step compilers then know. */
+static bool take(char *dst, const char *src, int64_t ss, int64_t n, int32_t size) {
+    switch (size) {
+    case 1: move_by(dst, 1, src, ss, n, 1); return true;
+    case 2: move_by(dst, 2, src, ss, n, 2); return true;
+    case 4: move_by(dst, 4, src, ss, n, 4); return true;
+    case 8: move_by(dst, 8, src, ss, n, 8); return true;
+    case 16: move_by(dst, 16, src, ss, n, 16); return true;
+    default: return false;
+    }
 }
 
 typedef void (*move_fn)(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n);
@@ -83,6 +97,12 @@ static void spread(char *dst, const char *src, int64_t n, int64_t size) {
         memset(dst, *src, (size_t)bytes);
         return;
     }
+    if (size == sizeof(wchar_t) && (uintptr_t)dst % sizeof(wchar_t) == 0) {
+        wchar_t item;
+        memcpy(&item, src, sizeof item);
+        wmemset((wchar_t *)(void *)dst, item, (size_t)n);
+        return;
+    }
     memcpy(dst, src, (size_t)size);
     for (; done < bytes && done < 4096; done *= 2)
         memcpy(dst + done, dst, (size_t)(bytes - done < done ? bytes - done : done));
@@ -120,6 +140,8 @@ static void move(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, 
         turn32((uint32_t *)(void *)dst, (const uint32_t *)(const void *)src, n);
     else if (size == 8 && ds == 8 && ss == -8)
         turn64((uint64_t *)(void *)dst, (const uint64_t *)(const void *)src, n);
+    else if (ds == size && take(dst, src, ss, n, size))
+        return;
     else if (fn)
         fn(dst, ds, src, ss, n);
     else

@@ -58,15 +58,24 @@ VEC_INLINE vec_mask vec_first(int64_t n) {
     memcpy(&m, ones + 16 - (n < 0 ? 0 : n > VL ? VL : n), sizeof m);
     return m;
 }
+#if defined(__AVX512F__)
+/* The same as bits, whose unit the instructions take. */
+VEC_INLINE __mmask16 vec_bits_of(int64_t n) {
+    return (__mmask16)(n >= VL ? (1u << VL) - 1 : n > 0 ? (1u << n) - 1 : 0);
+}
+#endif
 /* The first n elements, the others are `fill`. */
 VEC_INLINE vec vec_load_n(const A *p, int64_t n, A fill) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
+    return (vec)_mm512_mask_loadu_pd((__m512d)vec_all(fill), (__mmask8)vec_bits_of(n), p);
+#elif defined(__AVX512F__)
+    return (vec)_mm512_mask_loadu_ps((__m512)vec_all(fill), vec_bits_of(n), p);
+#elif defined(__AVX2__) && TMPL_DTYPE == TMPL_F64
     vec_mask m = vec_first(n);
-#if TMPL_DTYPE == TMPL_F64
     return vec_select(m, (vec)_mm256_maskload_pd(p, (__m256i)m), vec_all(fill));
-#else
+#elif defined(__AVX2__)
+    vec_mask m = vec_first(n);
     return vec_select(m, (vec)_mm256_maskload_ps(p, (__m256i)m), vec_all(fill));
-#endif
 #else
     A t[VL];
     for (int64_t i = 0; i < VL; i++) t[i] = i < n ? p[i] : fill;
@@ -74,9 +83,19 @@ VEC_INLINE vec vec_load_n(const A *p, int64_t n, A fill) {
 #endif
 }
 VEC_INLINE void vec_store_n(A *p, vec v, int64_t n) {
+#if defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
+    _mm512_mask_storeu_pd(p, (__mmask8)vec_bits_of(n), (__m512d)v);
+#elif defined(__AVX512F__)
+    _mm512_mask_storeu_ps(p, vec_bits_of(n), (__m512)v);
+#elif defined(__AVX2__) && TMPL_DTYPE == TMPL_F64
+    _mm256_maskstore_pd(p, (__m256i)vec_first(n), (__m256d)v);
+#elif defined(__AVX2__)
+    _mm256_maskstore_ps(p, (__m256i)vec_first(n), (__m256)v);
+#else
     A t[VL];
     vec_store(t, v);
     for (int64_t i = 0; i < n; i++) p[i] = t[i];
+#endif
 }
 /* The larger ones; b where a or b is NaN. Written out because compilers do not see the
  * instruction in a selection by masks. */
@@ -127,11 +146,22 @@ VEC_INLINE vec vec_scale(vec a, vec k) {
 }
 /* In halves: the first lanes take in the last ones. */
 VEC_INLINE A vec_sum(vec v) {
-#if defined(__AVX2__) && !defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
+#if defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
+    __m256d h =
+        _mm256_add_pd(_mm512_castpd512_pd256((__m512d)v), _mm512_extractf64x4_pd((__m512d)v, 1));
+    __m128d s = _mm_add_pd(_mm256_castpd256_pd128(h), _mm256_extractf128_pd(h, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
+#elif defined(__AVX512F__)
+    __m256 h =
+        _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+#elif defined(__AVX2__) && TMPL_DTYPE == TMPL_F64
     __m128d s =
         _mm_add_pd(_mm256_castpd256_pd128((__m256d)v), _mm256_extractf128_pd((__m256d)v, 1));
     return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
-#elif defined(__AVX2__) && !defined(__AVX512F__)
+#elif defined(__AVX2__)
     __m128 s = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
@@ -271,14 +301,22 @@ VEC_INLINE void vec_store_t(T *p, vec v) {
 #endif
 }
 VEC_INLINE vec vec_load_t_n(const T *p, int64_t n, A fill) {
+#if TMPL_DTYPE == TMPL_F32 || TMPL_DTYPE == TMPL_F64
+    return vec_load_n(p, n, fill);
+#else
     A t[VL];
     for (int64_t i = 0; i < VL; i++) t[i] = i < n ? LOAD(p[i]) : fill;
     return vec_load(t);
+#endif
 }
 VEC_INLINE void vec_store_t_n(T *p, vec v, int64_t n) {
-    A t[VL];
-    vec_store(t, v);
-    for (int64_t i = 0; i < n; i++) p[i] = STORE(t[i]);
+#if TMPL_DTYPE == TMPL_F32 || TMPL_DTYPE == TMPL_F64
+    vec_store_n(p, v, n);
+#else
+    T t[VL];
+    vec_store_t(t, v);
+    for (int64_t i = 0; i < n; i++) p[i] = t[i];
+#endif
 }
 
 #endif

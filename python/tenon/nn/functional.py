@@ -409,8 +409,8 @@ def embedding(
     return tenon.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
-def _bags(input: Tensor, offsets: Tensor, include_last_offset: bool) -> tuple[Tensor, int]:
-    """The bag of every index, and how many bags there are."""
+def _bags(input: Tensor, offsets: Tensor, include_last_offset: bool) -> tuple[Tensor, Tensor]:
+    """The bag of every index, and how many indices each bag has."""
     if offsets.dim() != 1:
         raise ValueError("offsets has to be a 1D Tensor")
     if int(offsets[0]) != 0:
@@ -424,8 +424,9 @@ def _bags(input: Tensor, offsets: Tensor, include_last_offset: bool) -> tuple[Te
         else tenon.cat([offsets[1:], offsets.new_full((1,), len(input))])
     )
     starts = offsets[:-1] if include_last_offset else offsets
-    bags = tenon.arange(len(starts), device=input.device).repeat_interleave(ends - starts)
-    return bags, len(starts)
+    lengths = ends - starts
+    bags = tenon.arange(len(starts), device=input.device).repeat_interleave(lengths)
+    return bags, lengths
 
 
 def embedding_bag(
@@ -456,6 +457,7 @@ def embedding_bag(
             f"for mode='sum' (got mode='{mode}'). Please open a feature request on GitHub."
         )
     length = 0  # of bags that are all alike
+    lengths = None  # of each bag, where they are known
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None")
@@ -469,14 +471,15 @@ def embedding_bag(
     elif input.dim() == 1:
         if offsets is None:
             raise ValueError("offsets has to be a 1D Tensor but got None")
-        bags, size = _bags(input, offsets, include_last_offset)
+        bags, lengths = _bags(input, offsets, include_last_offset)
+        size = len(lengths)
     else:
         raise ValueError(
             f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}"
         )
     if padding_idx is not None:
         counted = input != padding_idx % weight.size(0)
-        input, bags = input[counted], bags[counted]
+        input, bags, lengths = input[counted], bags[counted], None
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights[counted]
     rows = embedding(input, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
@@ -496,8 +499,9 @@ def embedding_bag(
     else:
         result = result.index_add(0, bags, rows)
     if mode == "mean":
-        counts = rows.new_zeros(size).index_add_(0, bags, rows.new_ones(len(bags)))
-        result = result / counts.clamp(min=1).unsqueeze(1)
+        if lengths is None:
+            lengths = rows.new_zeros(size).index_add_(0, bags, rows.new_ones(len(bags)))
+        result = result / lengths.clamp(min=1).unsqueeze(1)
     return _results.known_as(result.to(weight.dtype), "EmbeddingBagBackward0")
 
 

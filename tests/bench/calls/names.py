@@ -1,4 +1,4 @@
-"""The names that the expressions of small.txt and middle.txt use, of either framework `T`."""
+"""The names that the expressions of the lists use, of either framework `T`."""
 
 from __future__ import annotations
 
@@ -136,3 +136,26 @@ def middle(T: Any) -> Names:
         "tel": nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval(),
     }  # fmt: skip
     return found
+
+
+def short(T: Any) -> Names:
+    """Many rows of few elements: points, boxes, pixels, classes, heads."""
+    draw = np.random.default_rng(0)
+
+    def normal(*shape: int) -> Any:
+        return T.tensor(draw.standard_normal(shape).astype(np.float32))
+
+    def whole(below: int, *shape: int) -> Any:
+        return T.tensor(draw.integers(0, below, shape))
+
+    rows = 16384
+    return _both(T) | {
+        "X3": normal(rows, 3), "X10": normal(rows // 2, 10), "X16": normal(rows // 4, 16),
+        "X32": normal(rows // 8, 32), "s3": normal(3), "c1": normal(rows, 1),
+        "t10": whole(10, rows // 2), "R3": normal(3, 3), "W10": normal(64, 10),
+        "W3": normal(32, 3), "mask": normal(rows) > 0, "idx": whole(rows, rows // 2),
+        "g3": whole(3, rows, 3), "ar": T.arange(rows // 2), "I2": whole(100, rows, 2),
+        "t8": whole(8, rows), "img": whole(255, 128, 128, 3).to(T.uint8),
+        "im4": normal(4, 3, 64, 64), "tokens": whole(50, 32, 64), "seq": normal(32, 64, 64),
+        "pe": normal(64, 64),
+    }  # fmt: skip
