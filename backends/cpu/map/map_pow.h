@@ -52,7 +52,7 @@ static tn_status pow_by_number(const tn_call *call, const void *args) {
 #if TMPL_IS_FLOAT
 /* g times the slope of the power `kind` at x, for each element. */
 enum { SQUARE, CUBE, SQRT, SQRT_CUBE, INVERSE };
-TMPL_INLINE void slope_loop(int kind, int64_t n, T *o, const T *g, const T *xs) {
+TMPL_INLINE int slope_loop(int kind, int64_t n, T *o, const T *g, const T *xs) {
     TMPL_VECTOR
     for (int64_t i = 0; i < n; i++) {
         A x = LOAD(xs[i]), slope = x * 2;
@@ -62,17 +62,19 @@ TMPL_INLINE void slope_loop(int kind, int64_t n, T *o, const T *g, const T *xs) 
         if (kind == INVERSE) slope = -(f_reciprocal(x) * f_reciprocal(x));
         o[i] = STORE(LOAD(g[i]) * slope);
     }
+    return 0;
 }
 
+#define SLOPE_OP(loop)                                                                             \
+    { .flat = loop, .grain = 16384, .nin = 2, .out_size = sizeof(T), .in_size = SLOPE_SIZES }
+#define SLOPE_SIZES                                                                                \
+    { sizeof(T), sizeof(T) }
 #define POW_SLOPE(name, kind)                                                                      \
     static int slope_##name(int64_t n, void *o, const void *const *in, const cpu_param *params) {  \
         (void)params;                                                                              \
-        slope_loop(kind, n, o, in[0], in[1]);                                                      \
-        return 0;                                                                                  \
+        return slope_loop(kind, n, o, in[0], in[1]);                                               \
     }                                                                                              \
-    static const cpu_map_op op_slope_##name = {                                                    \
-        .flat = slope_##name, .grain = 16384, .nin = 2, .out_size = sizeof(T), SLOPE_SIZES}
-#define SLOPE_SIZES .in_size = {sizeof(T), sizeof(T)}
+    static const cpu_map_op op_slope_##name = SLOPE_OP(slope_##name)
 
 POW_SLOPE(square, SQUARE);
 POW_SLOPE(cube, CUBE);

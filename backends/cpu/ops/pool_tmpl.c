@@ -542,7 +542,8 @@ static tn_status average_backward_planes(void *arg, int64_t begin, int64_t end) 
     st = cpu_room(j->w, sizeof(A), &row_bytes, &row);
     if (st) goto out;
     for (int64_t p = begin; p < end && st == TN_OK; p++) {
-        cpu_stretch s = {.n = j->oh, .cost = room_mul(j->ow, window_cost(j))};
+        int64_t rows = j->ow ? j->oh : 0; /* a gradient of nothing has no windows */
+        cpu_stretch s = {.n = rows, .cost = room_mul(j->ow, window_cost(j))};
         st = cpu_clear(room, size * (int64_t)sizeof(A));
         while (st == TN_OK && cpu_next_stretch(&s)) {
             for (int64_t oy = s.begin; oy < s.end && st == TN_OK; oy++) {
