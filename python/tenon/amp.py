@@ -13,6 +13,7 @@ from typing import Any
 
 from tenon import _C
 from tenon._device.scaler import GradScaler
+from tenon._device.scaler import OptState as OptState
 
 __all__ = [
     "GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available",

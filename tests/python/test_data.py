@@ -31,6 +31,7 @@ from tenon.utils.data import (
     get_worker_info,
     random_split,
 )
+from tenon.utils.data import dataloader as loaders
 from tenon.utils.data._utils.channel import Channel
 
 
@@ -398,3 +399,27 @@ def test_no_worker_outlives_its_pass():
         workers.append(len(multiprocessing.active_children()))
         assert batch.numel() == 2
     assert workers[0] == 1 and not multiprocessing.active_children()
+
+
+class Bare:
+    """What passes look at, without a DataLoader around it."""
+
+    _IterableDataset_len_called, _auto_collation, drop_last, in_order = None, False, False, True
+    generator, prefetch_factor, worker_init_fn, pin_memory_device = None, 2, None, ""
+    pin_memory, timeout, persistent_workers, multiprocessing_context = False, 0, False, None
+    _dataset_kind = loaders._DatasetKind.Iterable
+
+    def __init__(self, num_workers):
+        self.num_workers, self.dataset, self._index_sampler = num_workers, self, range(10)
+
+    def collate_fn(self, value):
+        return value * 2
+
+    def __iter__(self):
+        return iter([tenon.tensor([1]), tenon.tensor([2])])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_passes_need_no_loader_of_ours(workers):
+    kinds = loaders._SingleProcessDataLoaderIter, loaders._MultiProcessingDataLoaderIter
+    assert [int(x) for x in kinds[workers > 0](Bare(workers))] == [2, 4]

@@ -95,3 +95,28 @@ def test_names_of_one_function():
         assert getattr(F, name) is getattr(tn, name)
     Duck.seen.clear()
     assert F.layer_norm(Duck(), [1]) == 17 and Duck.seen[0][0] is F.layer_norm
+
+
+def test_functions_called_often_are_shown_themselves_too():
+    """As in PyTorch, whose places of the arguments these are."""
+    seen = []
+
+    class Watching(tn.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append((func, len(args), sorted(kwargs or ())))
+            with tn._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+
+    x, F = tn.randn(2, 3).as_subclass(Watching), tn.nn.functional
+    weight = tn.randn(4, 2).as_subclass(Watching)
+    how = ["max_norm", "norm_type", "padding_idx", "scale_grad_by_freq", "sparse"]
+    for call, want in (
+        (lambda: F.softmax(x, -1), (F.softmax, 1, ["_stacklevel", "dim", "dtype"])),
+        (lambda: F.log_softmax(x, dim=1), (F.log_softmax, 1, ["_stacklevel", "dim", "dtype"])),
+        (lambda: F.dropout(x, 0.5, False), (F.dropout, 1, ["inplace", "p", "training"])),
+        (lambda: F.embedding(tn.tensor([1]), weight), (F.embedding, 2, how)),
+    ):
+        seen.clear()
+        call()
+        assert seen == [want]

@@ -345,3 +345,10 @@ def test_small_things_of_transforms():
     assert len({str(blur(x).tolist()) for _ in range(6)}) > 1
     row = tn.tensor([0.0, 1e-6, 5e-7]).view(1, 1, 1, 3)
     assert utils.make_grid(row, normalize=True)[0, 0].tolist() == pytest.approx([0, 0.1, 0.05])
+
+
+def test_a_star_brings_what_torchvision_brings():
+    names: dict[str, object] = {}
+    for part in ("models", "transforms", "ops", "datasets"):
+        exec(f"from tenon.vision.{part} import *", names)
+    assert {"resnet18", "VGG", "Compose", "Normalize", "InterpolationMode", "nms"} <= names.keys()

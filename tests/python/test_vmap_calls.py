@@ -217,3 +217,22 @@ def test_what_transforms_refuse() -> None:
         with pytest.raises(ValueError, match=text):
             call()
     assert tn.func.jacrev(lambda x: x * 3, chunk_size=1)(tn.ones(2)).equal(tn.eye(2) * 3)
+
+
+def test_arguments_with_names_are_what_they_are_by_place() -> None:
+    tn.manual_seed(0)
+    x, w, b = tn.randn(3, 2, 4), tn.randn(5, 4), tn.randn(5)
+    for call in (
+        lambda a: F.linear(a, weight=w, bias=b),
+        lambda a: F.linear(input=a, weight=w),
+        lambda a: tn.matmul(a, other=w.T),
+        lambda a: tn.cat(tensors=[a, a], dim=1),
+        lambda a: tn.stack(tensors=(a, a)),
+        lambda a: tn.where(condition=a > 0, input=a, other=0.0),
+        lambda a: tn.searchsorted(sorted_sequence=b.sort()[0], input=a),
+        lambda a: tn.transpose(input=a, dim0=0, dim1=1),
+        lambda a: tn.reshape(a, shape=(4, 2)),
+        lambda a: F.interpolate(input=a[None], size=3),
+        lambda a: F.interpolate(a[None], scale_factor=2.0, mode="nearest"),
+    ):
+        tn.testing.assert_close(tn.vmap(call)(x), tn.stack([call(a) for a in x]))

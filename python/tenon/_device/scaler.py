@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable
 from enum import Enum
 from typing import Any
@@ -12,10 +13,16 @@ from tenon import _C
 from tenon._C import _ops
 
 
-class Stage(Enum):
+class OptState(Enum):
+    """How far an iteration is with an optimizer."""
+
     READY = 0
     UNSCALED = 1
     STEPPED = 2
+
+
+def _refresh_per_optimizer_state() -> dict[str, Any]:
+    return {"stage": OptState.READY, "found_inf_per_device": {}}
 
 
 class GradScaler:
@@ -43,7 +50,7 @@ class GradScaler:
         self._growth_interval = growth_interval
         self._growth_tracker = 0
         # optimizer -> stage, and the number 1 per device where a gradient was not finite
-        self._per_optimizer: dict[int, tuple[Stage, dict[Any, Any]]] = {}
+        self._per_optimizer_states = _fresh_states()
 
     def scale(self, outputs: Any) -> Any:
         """The tensor, or the tensors of a list, times the factor."""
@@ -56,27 +63,24 @@ class GradScaler:
             return tuple(scaled) if isinstance(outputs, tuple) else list(scaled)
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
-    def _stage(self, optimizer: Any) -> Stage:
-        return self._per_optimizer.get(id(optimizer), (Stage.READY, {}))[0]
-
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of an optimizer's parameters, as clipping them needs; else `step`
         does it."""
         if not self._enabled:
             return
-        stage = self._stage(optimizer)
-        if stage is Stage.UNSCALED:
+        state = self._per_optimizer_states[id(optimizer)]
+        if state["stage"] is OptState.UNSCALED:
             raise RuntimeError(
                 "unscale_() has already been called on this optimizer since the last update()."
             )
-        if stage is Stage.STEPPED:
+        if state["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
         found: dict[Any, Any] = {}
         with tenon.no_grad():
             for device, grads in _gradients(optimizer).items():
                 found[device] = tenon.zeros((), device=device)
                 _ops._unscale_(grads, found[device], factor=1.0 / self._scale)
-        self._per_optimizer[id(optimizer)] = (Stage.UNSCALED, found)
+        state.update(stage=OptState.UNSCALED, found_inf_per_device=found)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """The optimizer's step, unless a gradient is infinite or NaN."""
@@ -84,23 +88,25 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
-        if self._stage(optimizer) is Stage.STEPPED:
+        state = self._per_optimizer_states[id(optimizer)]
+        if state["stage"] is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
-        if self._stage(optimizer) is Stage.READY:
+        if state["stage"] is OptState.READY:
             self.unscale_(optimizer)
-        found = self._per_optimizer[id(optimizer)][1]
+        found = state["found_inf_per_device"]
         if not found:
             raise AssertionError("No inf checks were recorded for this optimizer.")
         bad = any(float(f) for f in found.values())
         result = None if bad else optimizer.step(*args, **kwargs)
-        self._per_optimizer[id(optimizer)] = (Stage.STEPPED, found)
+        state["stage"] = OptState.STEPPED
         return result
 
     def update(self, new_scale: Any = None) -> None:
         """Chooses the factor for what comes, once all optimizers of an iteration have stepped."""
         if not self._enabled:
             return
-        flags = [f for _, found in self._per_optimizer.values() for f in found.values()]
+        states = self._per_optimizer_states.values()
+        flags = [f for state in states for f in state["found_inf_per_device"].values()]
         if new_scale is not None:
             self._scale = float(new_scale)
         elif not flags:
@@ -113,7 +119,7 @@ class GradScaler:
             if self._growth_tracker == self._growth_interval:
                 self._scale *= self._growth_factor
                 self._growth_tracker = 0
-        self._per_optimizer.clear()
+        self._per_optimizer_states = _fresh_states()
 
     def get_scale(self) -> float:
         """The factor, 1 where it is switched off."""
@@ -142,7 +148,7 @@ class GradScaler:
         self._growth_interval = new_interval
 
     def _found_inf_per_device(self, optimizer: Any) -> dict[Any, Any]:
-        return self._per_optimizer.get(id(optimizer), (Stage.READY, {}))[1]
+        return self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs; empty where it is switched off."""
@@ -170,6 +176,10 @@ class GradScaler:
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
         self._growth_tracker = state_dict["_growth_tracker"]
+
+
+def _fresh_states() -> defaultdict[int, dict[str, Any]]:
+    return defaultdict(_refresh_per_optimizer_state)
 
 
 def _gradients(optimizer: Any) -> dict[Any, list[Any]]:

@@ -162,6 +162,17 @@ def overridable(
     return call
 
 
+def asked(public: Any, tensors: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
+    """What the classes of programs among the tensors make of a call; NotImplemented where there are
+    none. For functions that are called too often for overridable()."""
+    relevant = _askable(tensors)
+    if not relevant or _C._disable_overrides(0) != 0:
+        return NotImplemented
+    from tenon.overrides import handle_torch_function
+
+    return handle_torch_function(public, relevant, *args, **kwargs)
+
+
 def asks_classes(function: Any) -> bool:
     """Whether a function is one that overridable() made."""
     return isinstance(function, FunctionType) and function in _asking

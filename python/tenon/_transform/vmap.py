@@ -239,7 +239,7 @@ routed.route_methods(Batched, run, {
 
 def call_of(name: str, func: Any, args: Any, kwargs: Any, level: Level) -> vmap_rules.Call:
     number, size = level.number, level.size
-    if not args and "input" in kwargs:  # rules look at the first argument
+    if not args and "input" in kwargs and vmap_rules.starts_with_input(name):
         args, kwargs = (kwargs["input"],), {k: v for k, v in kwargs.items() if k != "input"}
     # what is mapped by an outer vmap goes the same way; methods in C would not notice by themselves
     inner = (lambda *a, **k: run(func, a, k)) if len(levels()) > 1 else func

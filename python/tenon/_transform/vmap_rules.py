@@ -12,7 +12,7 @@ import ast
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -118,6 +118,15 @@ class Entry:
             {a["name"] for a in self.args if a["default"] is None},
         )
 
+    def placed(self, call: Call) -> Call:
+        """The call with what it names in the places where it could stand without a name."""
+        free, args, kwargs = self._names[0], list(call.args), dict(call.kwargs)
+        while len(args) < len(free) and free[len(args)] in kwargs:
+            args.append(kwargs.pop(free[len(args)]))
+        return (
+            replace(call, args=tuple(args), kwargs=kwargs) if len(args) > len(call.args) else call
+        )
+
     def takes(self, call: Call) -> bool:
         """Whether the arguments are of this overload's kinds, as far as vmap has to know."""
         free, types, needed = self._names
@@ -170,6 +179,13 @@ class Table:
 @cache
 def table() -> Table:
     return Table()
+
+
+@cache
+def starts_with_input(name: str) -> bool:
+    """Whether what rules look at first is called input, as it is where no row says other."""
+    entries = table().find(name)
+    return not entries or any(e.args and e.args[0]["name"] == "input" for e in entries)
 
 
 def is_random(name: str) -> bool:
@@ -608,7 +624,7 @@ def apply(call: Call) -> Any:
     for entry in table().find(call.name):
         if entry.family not in LOOSE and not entry.takes(call):
             continue
-        out = _by_family(call, entry)
+        out = _by_family(entry.placed(call), entry)
         if out is not NotImplemented or entry.family not in LOOSE:
             return out
     return NotImplemented

@@ -349,10 +349,11 @@ def _resized(
         return _weighted(input, size, align_corners, factors, _linear_weights)
     flat = ["area", "linear" if spatial == 1 else "bilinear", *([] if by_bytes else ["nearest"])]
     if spatial < 3 and mode in flat:
+        corners = (True,) if align_corners else ()  # what is off is not said of all modes
         if factors is None or mode == "area":
-            return _nn.interpolate(input, size, None, mode, align_corners)
+            return _nn.interpolate(input, size, None, mode, *corners)
         if len(set(factors)) == 1:
-            return _nn.interpolate(input, None, factors[0], mode, align_corners)
+            return _nn.interpolate(input, None, factors[0], mode, *corners)
         return _upsample2d(mode, input, size, align_corners, factors)
     if mode == "area":
         from tenon.nn._pooling import adaptive_avg_pool3d

@@ -20,6 +20,7 @@ from tenon.nn import _results
 from tenon.nn._scaled import ScalingType as ScalingType
 from tenon.nn._scaled import SwizzleType as SwizzleType
 from tenon.nn._scaled import scaled_grouped_mm as scaled_grouped_mm
+from tenon.nn.parameter import Parameter
 
 # What is plain comes first, so that everything below may replace an operator of the same name.
 globals().update({name: getattr(_nn, name) for name in dir(_nn) if not name.startswith("__")})
@@ -147,6 +148,11 @@ def softmax(
     >>> F.softmax(tn.zeros(1, 2), dim=1)
     tensor([[0.5000, 0.5000]])
     """
+    if type(input) is not Tensor:
+        how = {"dim": dim, "_stacklevel": _stacklevel, "dtype": dtype}
+        made = overridable.asked(softmax, (input,), input, **how)
+        if made is not NotImplemented:
+            return made
     if dim is None:
         dim = _softmax_dim("softmax", input.dim(), _stacklevel)
     return tenon.softmax(input, dim, dtype=dtype)
@@ -177,6 +183,11 @@ def log_softmax(
     >>> F.log_softmax(tn.zeros(1, 2), dim=1)
     tensor([[-0.6931, -0.6931]])
     """
+    if type(input) is not Tensor:
+        how = {"dim": dim, "_stacklevel": _stacklevel, "dtype": dtype}
+        made = overridable.asked(log_softmax, (input,), input, **how)
+        if made is not NotImplemented:
+            return made
     if dim is None:
         dim = _softmax_dim("log_softmax", input.dim(), _stacklevel)
     return tenon.log_softmax(input, dim, dtype=dtype)
@@ -218,6 +229,11 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     >>> F.dropout(tn.ones(3), 0.5, training=False)
     tensor([1., 1., 1.])
     """
+    if type(input) is not Tensor:
+        how = {"p": p, "training": training, "inplace": inplace}
+        made = overridable.asked(dropout, (input,), input, **how)
+        if made is not NotImplemented:
+            return made
     _check_probability(p)
     if not training or p == 0.0:
         return input
@@ -392,6 +408,12 @@ def embedding(
     tensor([[3., 4.],
             [1., 2.]])
     """
+    if type(input) is not Tensor or type(weight) not in (Tensor, Parameter):
+        how = {"padding_idx": padding_idx, "max_norm": max_norm, "norm_type": norm_type}
+        how |= {"scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
+        made = overridable.asked(embedding, (input, weight), input, weight, **how)
+        if made is not NotImplemented:
+            return made
     if padding_idx is None:
         padding_idx = -1
     else:

@@ -6,7 +6,7 @@ from typing import Any
 
 import tenon
 from tenon import distributed
-from tenon._device.scaler import GradScaler, Stage
+from tenon._device.scaler import GradScaler
 
 __all__ = ["ShardedGradScaler"]
 
@@ -35,9 +35,10 @@ class ShardedGradScaler(GradScaler):
         super().unscale_(optimizer)
         if not self._enabled or distributed.get_world_size(self.process_group) == 1:
             return
-        found = self._per_optimizer[id(optimizer)][1]
+        state = self._per_optimizer_states[id(optimizer)]
+        found = state["found_inf_per_device"]
         worst = tenon.tensor([max((float(f) for f in found.values()), default=0.0)])
         distributed.all_reduce(worst, distributed.ReduceOp.MAX, self.process_group)
         # A rank whose part is empty has no gradient, and steps as the others do.
         agreed = {d: worst.reshape(()).to(d) for d in found} or {tenon.device("cpu"): worst[0]}
-        self._per_optimizer[id(optimizer)] = (Stage.UNSCALED, agreed)
+        state["found_inf_per_device"] = agreed

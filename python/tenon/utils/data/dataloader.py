@@ -220,6 +220,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
             from tenon.utils.data import graph_settings
 
             graph_settings.apply_sharding(self._dataset, self._world_size, self._rank)
+        loader = _known(loader)
         self.whole = _whole_batches(loader)
         self.fetch = loader._fetcher() if self.whole is None else None
 
@@ -237,7 +238,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self.workers = workers
         fresh = workers is None
         if fresh:
-            self.workers = Workers(loader, self._base_seed, self._shared_seed)
+            self.workers = Workers(_known(loader), self._base_seed, self._shared_seed)
             self._share_seed()  # a pass draws its own
         self.workers.begin(fresh, self._shared_seed)
 
@@ -453,3 +454,26 @@ class DataLoader(Generic[_T_co]):
                 f"Our suggested max number of worker in current system is {cpus}.",
                 stacklevel=2,
             )
+
+
+class _Other:
+    """What is no DataLoader but has the attributes that passes over one look at."""
+
+    batch_sampler = None
+    _begin_pass = DataLoader._begin_pass
+    _begin_in_worker = DataLoader._begin_in_worker
+    _fetcher = DataLoader._fetcher
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self._iterable = loader._dataset_kind == _DatasetKind.Iterable
+        self._processes = _get_distributed_settings()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "loader":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+
+def _known(loader: Any) -> Any:
+    return loader if isinstance(loader, DataLoader) else _Other(loader)

@@ -5,7 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.vision.models._weights import Weights, get_model, get_model_builder, list_models
+# No __all__: what asks for everything gets every network.
+from tenon.vision.models._weights import Weights as Weights
+from tenon.vision.models._weights import get_model as get_model
+from tenon.vision.models._weights import get_model_builder as get_model_builder
+from tenon.vision.models._weights import list_models as list_models
 from tenon.vision.models.alexnet import *
 from tenon.vision.models.densenet import *
 from tenon.vision.models.mobilenetv2 import *
@@ -19,6 +23,3 @@ def __getattr__(name: str) -> Any:
     if name.endswith("_Weights"):
         return Weights
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-__all__ = ["Weights", "get_model", "get_model_builder", "list_models"]
