@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,3 +144,18 @@ def test_truth_values_of_numpy() -> None:
         numbers = tn.arange(3.0)
         assert numbers.sort(descending=yes)[0].tolist() == [2.0, 1.0, 0.0]
         assert numbers.var(0, no).item() == pytest.approx(2 / 3)
+
+
+def test_no_format_is_the_default_one():
+    x = tn.randn(2, 3, 4, 5).contiguous(memory_format=tn.channels_last)
+    for call in (
+        x.clone, x.float, x.double, x.cpu, x.bool, partial(x.to, tn.float64),
+        partial(tn.clone, x), partial(tn.empty_like, x), partial(tn.zeros_like, x),
+        partial(tn.rand_like, x), partial(tn.full_like, x, 2.0),
+    ):  # fmt: skip
+        got = call(memory_format=None)
+        assert got.stride() == x.stride() and got.dtype == call().dtype
+    assert tn.empty(2, 3, memory_format=None, dtype=None).shape == (2, 3)
+    for refused in (x.contiguous, x.is_contiguous):
+        with pytest.raises(TypeError, match="memory_format"):
+            refused(memory_format=None)

@@ -307,3 +307,14 @@ def test_the_version_compares_as_one(tmp_path):
     ours = run(tmp_path, VERSIONS)
     assert ours.returncode == 0, ours.stderr
     assert set(ours.stdout.split()) == {"True", "1", "2"}, ours.stdout
+
+
+HINTS = """
+import typing, torch
+for part in (torch.nn.Module(), torch.nn.Tanh()):
+    print(typing.get_type_hints(part, globalns={}, localns={})["_buffers"])
+"""
+
+
+def test_hints_of_layers_need_no_names_of_the_program(tmp_path):
+    assert run(tmp_path, HINTS).stdout.splitlines() == ["dict[str, torch.Tensor | None]"] * 2

@@ -386,6 +386,12 @@ static int take_extras(const tnp_overload *o, keywords *k, tnp_extras *extras, t
     return mismatch(why, TNP_TWICE, -1, 0);
 }
 
+/* None stands for the default format, except where a format is what the call is about. */
+static bool says_nothing(const tnp_overload *o, const tnp_param *p, PyObject *value) {
+    return value == Py_None && p->field->kind == TN_F_FORMAT &&
+           (o->creates || strcmp(o->op_name, "contiguous") != 0);
+}
+
 static int bind_once(tnp_overload *o, enum tnp_form form, PyObject *self, PyObject *const *args,
                      Py_ssize_t nargs, keywords *k, tnp_frame *f, tnp_extras *extras,
                      tnp_mismatch *why) {
@@ -425,6 +431,11 @@ static int bind_once(tnp_overload *o, enum tnp_form form, PyObject *self, PyObje
         }
         r = tnp_convert(p, value, f, why);
         if (TNP_UNLIKELY(r <= 0)) {
+            if (r == 0 && says_nothing(o, p, value)) {
+                size_t at_field = p->field->offset;
+                memcpy(f->args + at_field, o->image + at_field, sizeof(int64_t));
+                continue;
+            }
             why->param = i;
             why->position = position;
             return r;

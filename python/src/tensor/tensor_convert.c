@@ -13,6 +13,7 @@ static bool take_device(PyObject *o, tnp_target *to) {
 }
 
 static bool take_format(PyObject *o, tnp_target *to) {
+    if (o == Py_None) return true;
     to->format = tnp_format_value(o);
     if (to->format >= 0) return true;
     return tnp_type_error("to(): argument 'memory_format' must be memory_format, not %U", o) !=

@@ -133,6 +133,8 @@ def _rename_classes(module: ModuleType) -> None:
     for name, value in list(names.items()):
         if not isinstance(value, type):
             continue
+        if value.__module__ == module.__name__:
+            _resolve_annotations(value, names)
         if f"{value.__module__}.".startswith(f"{OURS}."):
             value.__module__ = THEIRS + value.__module__.removeprefix(OURS)
         place = value.__module__
