@@ -3,8 +3,9 @@ world, unmodified, each in a small job (`jobs/`), under `tenon run` and with PyT
 differs.
 
 PYTHON is an interpreter whose environment has the packages of requirements.txt and no PyTorch;
-./dev test --packages makes one. PyTorch is the one of the interpreter that runs this file. --write
-makes docs/packages.md of what came out; with --only it renews the rows of these jobs.
+./dev test --packages makes one. PyTorch is the one of the interpreter that runs this file; some
+packages import torchvision, which stands beside it. --write makes docs/packages.md of what came
+out; with --only it renews the rows of these jobs.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def installed(python: str) -> dict[str, str]:
 
 NAMES = {
     "lightning": "lightning", "pyro": "pyro_ppl", "ignite": "pytorch_ignite",
-    "transformers_families": "transformers",
+    "transformers_families": "transformers", "whisper": "openai_whisper",
+    "open_clip": "open_clip_torch",
 }  # fmt: skip
 
 
