@@ -27,10 +27,10 @@ static bool take_dtype(PyObject *o, tnp_target *to) {
 }
 
 static bool take_flag(PyObject *o, bool *ret_flag) {
-    int on = PyObject_IsTrue(o);
-    if (on < 0) return false;
-    *ret_flag = on > 0;
-    return true;
+    *ret_flag = o == Py_True;
+    if (PyBool_Check(o)) return true;
+    tnp_error_about(PyExc_TypeError, "to(): non_blocking and copy must be bool, not %U", o);
+    return false;
 }
 
 static bool take_keyword(PyObject *name, PyObject *value, tnp_target *to) {
@@ -81,11 +81,7 @@ static PyObject *to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObjec
     if (PyErr_Occurred()) return NULL;
     for (Py_ssize_t i = 0; i < nkw; i++)
         if (!take_keyword(PyTuple_GetItem(kwnames, i), args[n + i], &t)) return NULL;
-    if (n == 0 && nkw == 0) {
-        PyErr_SetString(PyExc_TypeError, "to() takes a dtype, a device or a tensor");
-        return NULL;
-    }
-    return convert(self, &t);
+    return convert(self, &t); /* to() of nothing is the tensor itself */
 }
 
 /* ---- Short forms -------------------------------------------------------------------------------*/

@@ -161,9 +161,10 @@ def lu(
     tensor([[1., 0.],
             [0., 1.]])
     """
-    if out is not None and len(out) != 2 + get_infos:
-        raise TypeError(f"expected tuple of {2 + get_infos} elements but got {len(out)}")
-    factors = tuple(lu_factor_ex(A, pivot=pivot))[: 2 + get_infos]
+    count = 3 if get_infos else 2
+    if out is not None and len(out) != count:
+        raise TypeError(f"expected tuple of {count} elements but got {len(out)}")
+    factors = tuple(lu_factor_ex(A, pivot=pivot))[:count]
     return factors if out is None else tuple(map(_result, factors, out))
 
 

@@ -58,7 +58,7 @@ def max_pool1d_with_indices(
             f"input, but got:{list(input.shape)}"
         )
     (kernel,) = _single(kernel_size)
-    (step,) = _single(kernel if stride is None else stride)
+    (step,) = _single(kernel if stride is None or stride == [] else stride)
     values, indices = _nn.max_pool2d_with_indices(
         input.unsqueeze(-2),
         (1, kernel),
