@@ -28,7 +28,7 @@ typedef struct argument {
 } argument;
 
 typedef enum check_kind {
-    CHECK_ITEM,      /* of[key] is value */
+    CHECK_ITEM,      /* of[key] is value; NotImplemented: there is none */
     CHECK_ATTRIBUTE, /* what the descriptor `key` gets of `of` is value */
     CHECK_DICT,      /* the dict `of` has these keys and values, in this order */
     CHECK_LIST,      /* the list `of` has these items */
@@ -371,7 +371,10 @@ static bool is_same_attribute(const check *c) {
 
 static bool holds(const check *c) {
     switch (c->kind) {
-    case CHECK_ITEM: return PyDict_GetItemWithError(c->of, c->key) == c->value;
+    case CHECK_ITEM: {
+        PyObject *found = PyDict_GetItemWithError(c->of, c->key);
+        return (found ? found : Py_NotImplemented) == c->value;
+    }
     case CHECK_ATTRIBUTE: return is_same_attribute(c);
     case CHECK_DICT: return is_same_dict(c);
     case CHECK_LIST: return is_same_list(c);

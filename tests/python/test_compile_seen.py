@@ -253,6 +253,37 @@ def test_modes_of_a_call_that_ends_in_the_middle(how: Made) -> None:
 
 
 @pytest.mark.parametrize("how", HOW)
+def test_names_that_are_not_there_yet(how: Made) -> None:
+    """Those of builtins, too, which a module may define at any time."""
+    space = globals()
+
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        try:
+            return x * COMES_LATER * len([1, 2])  # type: ignore[name-defined]  # noqa: F821
+        except NameError:
+            return x
+
+    fast = how(fn)
+    try:
+        for name, value in (("nothing", 0), ("COMES_LATER", 3), ("len", lambda v: 9)):
+            space[name] = value
+            assert [fast(tn.ones(1)).item() for _ in range(3)] == [fn(tn.ones(1)).item()] * 3
+        del space["COMES_LATER"]
+        assert fast(tn.ones(1)).item() == 1
+    finally:
+        for name in ("nothing", "COMES_LATER", "len"):
+            space.pop(name, None)
+    assert fast(tn.ones(1)).item() == 1
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_tensors_that_are_cut_off_in_place(how: Made) -> None:
+    fast = how(lambda x: (x * 2).detach_())
+    x = tn.ones(2, requires_grad=True)
+    assert not any(fast(x).requires_grad for _ in range(3))
+
+
+@pytest.mark.parametrize("how", HOW)
 def test_names_of_modules_that_functions_hold(how: Made) -> None:
     module = types.ModuleType("settings")
     module.by = 2.0  # type: ignore[attr-defined]

@@ -191,6 +191,7 @@ static PyObject *retain_grad(PyObject *self, PyObject *unused) {
 }
 static PyObject *detach_(PyObject *self, PyObject *unused) {
     (void)unused;
+    if (tnp_program_look("detach_") < 0) return NULL;
     return done(self, tn_detach_(tnp_of(self)));
 }
 static PyObject *requires_grad_(PyObject *self, PyObject *args, PyObject *kwargs) {

@@ -102,7 +102,10 @@ class Walk:
         return self._inside(value)
 
     def item(self, of: dict[str, Any], key: str) -> Any:
-        """A name of a module."""
+        """A name of a module, that of a builtin where there is none."""
+        if key not in of:
+            self.rows.append((ITEM, of, key, NotImplemented))
+            return NotImplemented
         self.rows.append((ITEM, of, key, of.get(key)))
         return self.token(of.get(key))
 

@@ -130,6 +130,16 @@ def _depends_on_sizes(code: CodeType) -> bool:
 
 
 @cache
+def _asked_for(code: CodeType) -> frozenset[str]:
+    """The names that the code looks up in its module."""
+    return frozenset(
+        str(step.argval)
+        for step in dis.get_instructions(code)
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    )
+
+
+@cache
 def _adds_in_place(code: CodeType) -> bool:
     """Whether the code has `a += b` or one of its kin, which writes to a list as to a tensor."""
     return any(
@@ -274,6 +284,9 @@ class Watch:
             self.reason = _write_in(code)
             self.sized = self.sized or _depends_on_sizes(code)
         self._names(code.co_names, frame.f_globals)
+        for name in _asked_for(code):  # of builtins, or of nothing, until there is one
+            if name not in frame.f_globals:
+                self.read[id(frame.f_globals), name] = (frame.f_globals, name, None)
         if code.co_freevars:
             around = frame.f_locals
             for name in code.co_freevars:
@@ -284,7 +297,7 @@ class Watch:
     def _remember(self, frame: FrameType) -> None:
         names = list(self.read.values())[self._remembered :]
         self._remembered = len(self.read)
-        held = [*frame.f_locals.values(), *(space[name] for space, name, _ in names)]
+        held = [*frame.f_locals.values(), *(space.get(name) for space, name, _ in names)]
         where = _line(frame.f_code, frame.f_code.co_firstlineno)
         try:
             self._found.append((held, token(held), where))
