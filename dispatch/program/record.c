@@ -13,12 +13,16 @@
 #include "os_priv.h"
 #include "tensor_priv.h"
 
+/* Which value a tensor is, as long as it looks at the memory that it looked at then. */
+typedef struct place {
+    const tn_tensor *t;
+    const void *storage;
+    int32_t id;
+} place;
+
 struct tni_recorder {
     tn_program *p;
-    struct {
-        const tn_tensor *t;
-        int32_t id;
-    } * place; /* open addressing by address */
+    place *place; /* open addressing by address */
     int32_t places, known;
     tn_tensor **held;
     int32_t nheld, held_room;
@@ -42,17 +46,27 @@ static int32_t layer_id = -1;
 
 /* ---- Which value a tensor is -------------------------------------------------------------------*/
 
-static int32_t *find(recorder *r, const tn_tensor *t) {
+static place *place_of(recorder *r, const tn_tensor *t) {
     uint64_t h = (uint64_t)(uintptr_t)t * UINT64_C(0x9e3779b97f4a7c15);
     for (int32_t i = (int32_t)(h >> 40) & (r->places - 1);; i = (i + 1) & (r->places - 1)) {
-        if (r->place[i].t == t) return &r->place[i].id;
+        if (r->place[i].t == t) return &r->place[i];
         if (!r->place[i].t) {
-            r->place[i].t = t;
-            r->place[i].id = TNI_P_NONE;
+            r->place[i] = (place){.t = t, .id = TNI_P_NONE};
             r->known++;
-            return &r->place[i].id;
+            return &r->place[i];
         }
     }
+}
+
+static int32_t *find(recorder *r, const tn_tensor *t) { return &place_of(r, t)->id; }
+
+/* Whether the tensor got other memory or sizes since it became a value, by no operator. */
+static bool is_moved(recorder *r, const tn_tensor *t) {
+    const place *at = place_of(r, t);
+    const tni_pvalue *v = &r->p->value[at->id];
+    bool same = at->storage == t->storage && v->ndim == t->v.ndim;
+    for (int32_t d = 0; same && d < v->ndim; d++) same = v->shape[d] == t->v.shape[d];
+    return !same;
 }
 
 static tn_status make_room(recorder *r) {
@@ -63,7 +77,7 @@ static tn_status make_room(recorder *r) {
     bigger.place = calloc((size_t)bigger.places, sizeof *bigger.place);
     if (!bigger.place) return tni_p_memory();
     for (int32_t i = 0; i < r->places; i++)
-        if (r->place[i].t) *find(&bigger, r->place[i].t) = r->place[i].id;
+        if (r->place[i].t) *place_of(&bigger, r->place[i].t) = r->place[i];
     free(r->place);
     *r = bigger;
     return TN_OK;
@@ -71,7 +85,7 @@ static tn_status make_room(recorder *r) {
 
 static tn_status set_value(recorder *r, const tn_tensor *t, int32_t id) {
     TN_TRY(make_room(r));
-    *find(r, t) = id;
+    *place_of(r, t) = (place){t, t->storage, id};
     return TN_OK;
 }
 
@@ -312,6 +326,10 @@ static tn_status value_of(recorder *r, tn_tensor *t, int32_t *ret_id) {
     tn_program *p = r->p;
     TN_TRY(make_room(r));
     *ret_id = *find(r, t);
+    if (*ret_id >= 0 && is_moved(r, t))
+        return tn_fail(TN_E_UNSUPPORTED, -1,
+                       "a tensor was given other memory or sizes (by data, set_, resize_ or a "
+                       "storage), which no operator did: write to it by copy_, or take a new one");
     if (*ret_id >= 0) return TN_OK;
     if (r->inside) {
         r->whole = true;

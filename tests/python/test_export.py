@@ -106,6 +106,55 @@ class Loop(nn.Module):
         return x
 
 
+def _data(x: tn.Tensor) -> tn.Tensor:
+    y = x * 2
+    y.data = y + 1
+    return y * 3
+
+
+def _data_of_input(x: tn.Tensor) -> tn.Tensor:
+    x.data = x + 1
+    return x * 2
+
+
+def _set(x: tn.Tensor) -> tn.Tensor:
+    return tn.empty(0).set_(x * 2) + 1
+
+
+def _resized(x: tn.Tensor) -> tn.Tensor:
+    return (x * 1).resize_(2, 6)
+
+
+def _swapped(x: tn.Tensor) -> tn.Tensor:
+    y, z = x * 2, x * 3
+    tn.utils.swap_tensors(y, z)
+    return y - z
+
+
+def _storage(x: tn.Tensor) -> tn.Tensor:
+    y = x * 1
+    y.untyped_storage().fill_(0)
+    return y + 1
+
+
+@pytest.mark.parametrize("fn", (_data, _data_of_input, _set, _resized, _swapped, _storage))
+def test_memory_that_no_operator_gives(fn: Any) -> None:
+    class Calls(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return fn(x)
+
+    def made(more: int) -> tn.Tensor:
+        return tn.arange(12.0).reshape(3, 4) + more
+
+    for record in (lambda: export(Calls(), (made(0),)), lambda: tn.jit.trace(fn, (made(0),))):
+        with pytest.raises(RuntimeError, match="other memory or sizes"):
+            record()
+    for options in ({}, {"backend": "eager"}):
+        fast = tn.compile(fn, **options)
+        for more in (1, 2, 3):
+            assert tn.equal(fast(made(more)), fn(made(more)))
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(RuntimeError, match=r"looks at values(.|\n)*test_export\.py"):
         export(Branch(), (tn.ones(2),))
