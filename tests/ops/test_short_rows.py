@@ -194,3 +194,18 @@ def test_elements_picked_by_many_short_rows() -> None:
             at = RNG.integers(0, shape[dim], shape)
             got = tn.tensor(x).gather(dim, tn.tensor(at)).numpy()
             np.testing.assert_array_equal(got, np.take_along_axis(x, at, dim))
+
+
+def test_lines_of_one_value() -> None:
+    at = np.array([0, 7, 3])
+    for dtype in ("uint8", "float16", "float32", "float64", "complex128"):
+        for n in (5, 17, 300, 1500):
+            x = whole(9, n, dtype=dtype)
+            want, got = x.copy(), tn.tensor(x)
+            want[at] = 3
+            np.testing.assert_array_equal(got.index_fill(0, tn.tensor(at), 3).numpy(), want)
+            got[tn.tensor(at)] = 3
+            np.testing.assert_array_equal(got.numpy(), want)
+            got[tn.tensor(at)] = tn.tensor(whole(3, 1, dtype=dtype) + 4)
+            assert bool((got[1:3] == tn.tensor(x[1:3])).all())
+            assert bool((got[tn.tensor(at)] == got[tn.tensor(at), :1]).all())

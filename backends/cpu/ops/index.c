@@ -8,6 +8,7 @@
 #include <tenon/args_create.h>
 #include <tenon/args_index.h>
 
+#include "copy.h"
 #include "index.h"
 #include "run.h"
 
@@ -221,6 +222,10 @@ static inline void move_line(char *dst, int64_t to, const char *src, int64_t fro
                              int64_t item) {
     if (to == item && from == item) {
         cpu_copy_run(dst, src, (size_t)(count * item));
+        return;
+    }
+    if (to == item && from == 0 && count > 16) {
+        cpu_spread(dst, src, count, (int32_t)item);
         return;
     }
     switch (item) {
