@@ -465,3 +465,16 @@ import torch
 print(torch.functional.norm is torch.norm, torch._C._has_xpu)
 """
     assert run(tmp_path, code).stdout.split() == ["True", "False"]
+
+
+@pytest.mark.parametrize("differentiable", [False, True])
+def test_steps_record_where_they_are_differentiable(differentiable):
+    class Halving(tn.optim.Optimizer):
+        @tn.optim.optimizer._use_grad_for_differentiable
+        def step(self, closure=None):
+            return self.param_groups[0]["params"][0] / 2
+
+    with tn.set_grad_enabled(not differentiable):
+        made = Halving([tn.ones(2, requires_grad=True)], {"differentiable": differentiable}).step()
+        assert made.requires_grad is differentiable
+        assert tn.is_grad_enabled() is not differentiable

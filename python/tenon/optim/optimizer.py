@@ -73,6 +73,17 @@ def step_with_closure(step: Callable[[Any], None]) -> Callable[..., Any]:
     return run
 
 
+def _use_grad_for_differentiable(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A step that records what it does where the optimizer is differentiable, and nothing else."""
+
+    @functools.wraps(step)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with tenon.set_grad_enabled(args[0].defaults["differentiable"]):
+            return step(*args, **kwargs)
+
+    return run
+
+
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     """A class's step with the hooks around it."""
 
