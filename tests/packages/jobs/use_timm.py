@@ -30,7 +30,7 @@ for step in range(3):
     optimizer.step()
     optimizer.zero_grad()
     schedule.step(step + 1)
-    report("loss", loss)
+    report("loss", loss, 1e-3)
 picture = Image.fromarray(np.arange(80 * 70 * 3, dtype=np.uint8).reshape(80, 70, 3))
 config = resolve_data_config({}, model=timm.create_model("resnet18"))
 report("transform", create_transform(**config)(picture).mean((1, 2)))
