@@ -4,11 +4,13 @@ values, dtypes, errors and gradients of two orders.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import stored
 import tenon as tn
 from both import both, both_fail
 
@@ -623,3 +625,24 @@ def test_runs_of_any_length(dtype: str) -> None:
     x = tn.tensor([0.0, -0.0, float("nan"), float("nan"), -0.0, 0.0])
     out, counts = tn.unique_consecutive(x, return_counts=True)
     assert str(out.tolist()) == "[0.0, nan, nan, -0.0]" and counts.tolist() == [2, 1, 1, 2]
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 5), (2, 3, 4, 5)])
+def test_what_is_indexed_lies_as_its_tensor_does(shape: tuple[int, ...]) -> None:
+    orders = list(itertools.permutations(range(len(shape))))
+
+    def look(tensor: Any, x: Any) -> list[Any]:
+        few, table = tensor([1, 0]), tensor([[1, 0, 1], [0, 1, 0]])
+        return [x[few], x[:, few], x[:, :, table], x[table, few[:, None]], x[:, table, :2],
+                x[few, :, few], x[:, few, table[:, :2]], x[table[:0]], x[1:, few]]  # fmt: skip
+
+    def strides(lib: Any) -> list[Any]:
+        x = lib.arange(60.0 * (len(shape) - 2)).reshape(shape)
+        return [str([tuple(y.stride()) for y in look(lib.tensor, x.permute(o))]) for o in orders]
+
+    assert strides(tn) == stored.of_torch(strides)
+    numbers = np.arange(60.0 * (len(shape) - 2)).reshape(shape)
+    for order in orders:
+        mine = look(tn.tensor, tn.from_numpy(numbers).permute(order))
+        for a, b in zip(mine, look(np.array, numbers.transpose(order)), strict=True):
+            assert np.array_equal(a.numpy(), b), order
