@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import namedtuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -423,3 +424,21 @@ class Bare:
 def test_passes_need_no_loader_of_ours(workers):
     kinds = loaders._SingleProcessDataLoaderIter, loaders._MultiProcessingDataLoaderIter
     assert [int(x) for x in kinds[workers > 0](Bare(workers))] == [2, 4]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_how_workers_are_started_is_asked_for(workers: int) -> None:
+    def look(lib: Any) -> list[str]:
+        answers = []
+        for context in ("spawn", "nothing", 3, multiprocessing.get_context("fork"), None):
+            try:
+                loader = lib.utils.data.DataLoader(
+                    [1], num_workers=workers, multiprocessing_context=context
+                )
+            except (TypeError, ValueError) as err:
+                answers.append(f"{type(err).__name__}: {err}".partition(" in [")[0])
+            else:
+                answers.append(type(loader.multiprocessing_context).__name__)
+        return answers
+
+    assert look(tenon) == stored.of_torch(look)

@@ -114,6 +114,20 @@ def nodes_that_must_stay(t: Any) -> Any:
     return [(m.name, m.is_impure()) for m in (*made, *g.nodes)]
 
 
+def acts(x: Any) -> Any:
+    return x
+
+
+def calls_that_act_stay(t: Any) -> Any:
+    g = chain(t)
+    with g.inserting_before(g.output_node()):
+        made = g.call_function(acts, (named(g)["x"],))
+    said = [made.is_impure()]
+    name = place(t, "fx.node").has_side_effect(acts) is acts
+    said += [name, made.is_impure(), g.eliminate_dead_code(), [*g.nodes]]
+    return said
+
+
 def kinds_of_nodes_are_checked(t: Any) -> Any:
     g = t.fx.Graph()
     return [
@@ -431,6 +445,24 @@ def modules_are_arguments(t: Any) -> Any:
     return text(tracer.trace(Net()))
 
 
+def other_methods_are_traced(t: Any) -> Any:
+    class Net(t.nn.Module):
+        @untyped
+        def other(self, x: Any, y: Any) -> Any:
+            return x - y + t.ones(1)
+
+    class Other(t.fx.Tracer):
+        traced_func_name = "other"
+
+    tracer = Other()
+    net = Net()
+    net.held0 = net.held2 = 1
+    said = [text(tracer.trace(net)), tracer.get_fresh_qualname("held")]
+    said += [tracer.get_fresh_qualname("_tensor_constant"), refused(t.fx.Tracer().trace, net)]
+    Other.traced_func_name = "none"
+    return [*said, refused(Other().trace, net)]
+
+
 def arguments_are_made(t: Any) -> Any:
     class Own:
         pass
@@ -504,13 +536,13 @@ PROGRAMS = {
     fn.__name__: fn
     for fn in (
         arguments_are_changed, uses_are_replaced, nodes_are_moved, notes_of_nodes, texts_of_nodes,
-        nodes_that_must_stay, kinds_of_nodes_are_checked, lists_of_arguments_stay,
-        arguments_are_mapped, nodes_are_found, places_of_new_nodes, names_of_values,
-        graphs_are_copied, nodes_are_erased, graphs_are_checked, code_of_a_trace, code_of_constants,
-        code_of_attributes, code_of_renamed_placeholders, code_of_nothing, traces_of_modules,
-        leaves_are_chosen, functions_are_wrapped, traces_of_functions,
-        shapes_of_parameters_are_constant, modules_are_arguments, arguments_are_made,
-        what_cannot_be_traced, what_traces_know, proxies,
+        nodes_that_must_stay, calls_that_act_stay, kinds_of_nodes_are_checked,
+        lists_of_arguments_stay, arguments_are_mapped, nodes_are_found, places_of_new_nodes,
+        names_of_values, graphs_are_copied, nodes_are_erased, graphs_are_checked, code_of_a_trace,
+        code_of_constants, code_of_attributes, code_of_renamed_placeholders, code_of_nothing,
+        traces_of_modules, leaves_are_chosen, functions_are_wrapped, traces_of_functions,
+        shapes_of_parameters_are_constant, modules_are_arguments, other_methods_are_traced,
+        arguments_are_made, what_cannot_be_traced, what_traces_know, proxies,
     )
 }  # fmt: skip
 

@@ -144,6 +144,32 @@ def transformers_make_graphs(t: Any) -> Any:
     return [*said, plain.code == gm.code, bool(t.equal(plain(x), gm(x)))]
 
 
+def values_end_early(t: Any) -> Any:
+    gm = t.fx.GraphModule({}, chain(t))
+    given = [t.tensor([-1.0, 2.0]), t.tensor([10.0, 20.0])]
+    said = [t.fx.Interpreter(gm).boxed_run(given).tolist(), given]
+    return [*said, refused(t.fx.Interpreter(gm).boxed_run, [1]), refused(gm.graph.lint)]
+
+
+def lines_of_code_are_changed(t: Any) -> Any:
+    gm = t.fx.GraphModule({}, chain(t))
+    plain = gm.code
+    seen: list[Any] = []
+
+    def watched(before: Any) -> Any:
+        seen.append(before is None)
+        return lambda body: ["first = 1\n", *body]
+
+    with gm.graph.on_generate_code(watched):
+        gm.recompile()
+        said = [gm.code, copy.deepcopy(gm).code == gm.code]
+        with gm.graph.on_generate_code(lambda before: lambda body: ["second = 2\n", *before(body)]):
+            gm.recompile()
+            said.append(gm.code)
+    gm.recompile()
+    return [*said, gm.code == plain, seen, gm(t.ones(1), t.ones(1)).tolist()]
+
+
 # ---- Passes --------------------------------------------------------------------------------------
 
 
@@ -282,8 +308,9 @@ PROGRAMS = {
     for fn in (
         modules_are_added_and_removed, modules_of_parts, modules_are_copied,
         graphs_are_changed_and_compiled, modules_are_shown, interpreters_run,
-        interpreters_are_changed, transformers_make_graphs, modules_are_split, passes_run_in_order,
-        graphs_are_put_in_order, layers_are_fused, patterns_are_replaced,
+        interpreters_are_changed, transformers_make_graphs, values_end_early,
+        lines_of_code_are_changed, modules_are_split, passes_run_in_order, graphs_are_put_in_order,
+        layers_are_fused, patterns_are_replaced,
     )
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stored
 import tenon as tn
 import tenon.nn.functional as F
 from tenon import nn
@@ -228,3 +229,17 @@ def test_counters_of_batches_are_missing_in_old_files_alone() -> None:
     assert late.num_batches_tracked.item() == 0
     with pytest.raises(RuntimeError, match="Unexpected key"):
         nn.BatchNorm1d(2, track_running_stats=False).load_state_dict(state)
+
+
+def test_masks_of_attention_are_merged() -> None:
+    def look(lib: Any) -> list[Any]:
+        layer, query = lib.nn.MultiheadAttention(4, 2), lib.zeros(3, 2, 4)
+        rows = lib.arange(4.0).reshape(2, 2)
+        each = lib.arange(24.0).reshape(6, 2, 2)
+        padding = lib.arange(6.0).reshape(3, 2) * 100
+        return [
+            list(layer.merge_masks(mask, pad, query))
+            for mask in (None, rows, each) for pad in (None, padding)
+        ]  # fmt: skip
+
+    stored.same(look(tn), stored.of_torch(look))

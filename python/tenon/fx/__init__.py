@@ -7,13 +7,13 @@ from tenon.fx._symbolic_trace import PH, Tracer, symbolic_trace, wrap
 from tenon.fx.graph import CodeGen, Graph
 from tenon.fx.graph_module import GraphModule
 from tenon.fx.interpreter import Interpreter, Transformer
-from tenon.fx.node import Node, map_arg
+from tenon.fx.node import Node, has_side_effect, map_arg
 from tenon.fx.proxy import Proxy, TraceError
 from tenon.fx.subgraph_rewriter import replace_pattern
 
 __all__ = [
     "PH", "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "TraceError", "Tracer",
-    "Transformer", "map_arg", "replace_pattern", "symbolic_trace", "wrap",
+    "Transformer", "has_side_effect", "map_arg", "replace_pattern", "symbolic_trace", "wrap",
 ]  # fmt: skip
 
 on_demand(globals())

@@ -185,13 +185,16 @@ class Tracer(TracerBase):
             return self.tensor_attrs[t]
         if isinstance(t, Parameter):
             raise NameError("parameter is not a member of this module")
-        count = 0
-        while hasattr(self.root, f"_tensor_constant{count}"):
-            count += 1
-        name = f"_tensor_constant{count}"
+        name = self.get_fresh_qualname("_tensor_constant")
         setattr(self.root, name, t)
         self.tensor_attrs[t] = name
         return name
+
+    def get_fresh_qualname(self, prefix: str) -> str:
+        """The prefix with a number, under which the root has nothing yet."""
+        return next(
+            name for i in itertools.count() if not hasattr(self.root, name := f"{prefix}{i}")
+        )
 
     # ---- Tracing ---------------------------------------------------------------------------------
 
@@ -200,7 +203,12 @@ class Tracer(TracerBase):
     ) -> Graph:
         """The graph of a call. Arguments in concrete_args have these values, others are traced."""
         if isinstance(root, Module):
-            self.root, fn = root, type(root).forward
+            if not hasattr(type(root), self.traced_func_name):
+                raise AssertionError(
+                    f"traced_func_name={self.traced_func_name} doesn't exist in "
+                    f"{type(root).__name__}"
+                )
+            self.root, fn = root, getattr(type(root), self.traced_func_name)
             self.module_stack_root = root
         else:
             self.root, fn = Module(), root

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import copy
 import keyword
 import math
 import operator
@@ -35,6 +36,9 @@ _IN_PLACE = {
 }  # fmt: skip
 
 
+BodyTransformer = Callable[[list[str]], list[str]]
+
+
 @dataclass
 class PythonCode:
     """Source of a forward function, and the globals that it needs."""
@@ -56,6 +60,7 @@ class CodeGen:
     """How signature and results are written: as they are."""
 
     pytree_info: PyTreeInfo | None = None
+    body_transformer: BodyTransformer | None = None  # of the lines between them
 
     def process_inputs(self, *args: Any) -> Any:
         """Values of the placeholders."""
@@ -148,6 +153,25 @@ class Graph:
 
     def set_codegen(self, codegen: CodeGen) -> None:
         self._codegen = codegen
+
+    def on_generate_code(
+        self, make_transformer: Callable[[BodyTransformer | None], BodyTransformer | None]
+    ) -> Any:
+        """From now on the lines of generated code go through the function that make_transformer
+        returns, which is given the one before; at the end of a `with` that one is back."""
+        codegen = self._codegen
+        before, codegen.body_transformer = (
+            codegen.body_transformer, make_transformer(codegen.body_transformer),
+        )  # fmt: skip
+
+        @contextlib.contextmanager
+        def region() -> Iterator[None]:
+            try:
+                yield
+            finally:
+                codegen.body_transformer = before
+
+        return region()
 
     def process_inputs(self, *args: Any) -> Any:
         """Values of the placeholders for a call's arguments."""
@@ -265,9 +289,9 @@ class Graph:
         """A copy of another graph's node; arg_transform says what its inputs are here."""
         args = map_arg(node.args, arg_transform)
         kwargs = map_arg(node.kwargs, arg_transform)
-        copy = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
-        copy.meta = dict(node.meta)
-        return copy
+        made = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+        made.meta = dict(node.meta)
+        return made
 
     def graph_copy(
         self, g: Graph, val_map: dict[Node, Node], return_output_node: bool = False
@@ -283,12 +307,12 @@ class Graph:
         return None
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
-        copy = Graph(tracer_cls=self._tracer_cls)
-        copy._codegen = self._codegen
+        made = Graph(tracer_cls=self._tracer_cls)
+        made._codegen = copy.copy(self._codegen)
         values: dict[Node, Node] = {}
         for node in self.nodes:
-            values[node] = copy.node_copy(node, lambda n: values[n])
-        return copy
+            values[node] = made.node_copy(node, lambda n: values[n])
+        return made
 
     def erase_node(self, to_erase: Node) -> None:
         """Removes a node that nobody uses."""
@@ -525,6 +549,10 @@ class _Writer:
                 continue
             free = self.released(node)
             lines.append(f"    {line}" + (f";  {' = '.join(free)} = None" if free else ""))
+        change = self.graph._codegen.body_transformer
+        if change is not None:
+            body = "".join(change([f"{line[4:]}\n" for line in lines]))
+            lines = [f"    {line}" for line in body.splitlines()]
         if not lines:
             lines.append("    pass")
         wraps = "\n".join(f'{_MARK}.wrap("{name}")' for name in self.wrapped)

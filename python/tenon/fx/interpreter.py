@@ -60,6 +60,20 @@ class Interpreter:
                 return self.graph.process_outputs(result) if enable_io_processing else result
         return None
 
+    def boxed_run(self, args_list: list[Any]) -> Any:
+        """run with the placeholders' values; the list is emptied, so that they end as early as
+        nobody needs them."""
+        holes = self.graph.find_nodes(op="placeholder")
+        if len(args_list) != len(holes):
+            detail = "extra" if len(args_list) > len(holes) else "missing"
+            raise RuntimeError(
+                f"Interpreter.boxed_run expected {len(holes)} arguments for placeholders but "
+                f"received {len(args_list)} ({detail} arguments)"
+            )
+        known = dict(zip(holes, args_list, strict=True))
+        args_list.clear()
+        return self.run(initial_env=known)
+
     def run_node(self, n: Node) -> Any:
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         return getattr(self, n.op)(n.target, args, kwargs)

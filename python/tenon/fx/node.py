@@ -37,6 +37,15 @@ def map_aggregate(a: Argument, fn: Callable[[Argument], Argument]) -> Argument:
     return fn(a)
 
 
+_acting: set[Callable[..., Any]] = set()
+
+
+def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls of the function stay though nobody uses what they return. A decorator, too."""
+    _acting.add(fn)
+    return fn
+
+
 # Functions of nn.functional that PyTorch has in its extension module.
 _BUILT_IN = {
     "avg_pool2d", "gelu", "linear", "logsigmoid", "one_hot", "scaled_dot_product_attention",
@@ -216,7 +225,8 @@ class Node:
             return bool(getattr(found, "_is_impure", False))
         if self.op in ("call_function", "call_method"):
             in_place = name.endswith("_") and not name.startswith("__")
-            return in_place or name in ("setitem", "manual_seed") or "out" in self.kwargs
+            known = in_place or name in ("setitem", "manual_seed") or "out" in self.kwargs
+            return known or self.target in _acting
         return False
 
     def format_node(self, *_: Any, **__: Any) -> str:

@@ -25,6 +25,7 @@ class TracerBase:
     record_stack_traces = False
     param_shapes_constant = False
     trace_asserts = False
+    traced_func_name = "forward"  # of a module
 
     def create_node(
         self,

@@ -605,6 +605,25 @@ class MultiheadAttention(Module):
         )
         return (result.transpose(1, 0) if swap else result), weights
 
+    def merge_masks(
+        self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
+    ) -> tuple[Tensor | None, int | None]:
+        """Both masks added up for each head, and 2; the second alone, and 1; or None twice.
+
+        Shapes: attn_mask (length, length) or (batch * heads, length, length), key_padding_mask
+        (batch, length), query (batch, length, embed_dim); the sum (batch, heads, length, length).
+        """
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        batch, length, _ = query.shape
+        shape = (1, 1) if attn_mask.dim() == 2 else (batch, -1)
+        merged = attn_mask.reshape(*shape, length, length)
+        merged = merged.expand(batch, self.num_heads, -1, -1)
+        if key_padding_mask is not None:
+            padding = key_padding_mask.reshape(batch, 1, 1, length)
+            merged = merged + padding.expand(-1, self.num_heads, -1, -1)
+        return merged, 2
+
 
 @options
 class RReLU(Module):

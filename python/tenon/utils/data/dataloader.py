@@ -298,8 +298,6 @@ class DataLoader(Generic[_T_co]):
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
         self.in_order = in_order
-        if isinstance(multiprocessing_context, str):
-            multiprocessing_context = multiprocessing.get_context(multiprocessing_context)
         self.multiprocessing_context = multiprocessing_context
         self._iterable = isinstance(dataset, IterableDataset)
         self._dataset_kind = _DatasetKind.Iterable if self._iterable else _DatasetKind.Map
@@ -347,6 +345,33 @@ class DataLoader(Generic[_T_co]):
         self._workers: Workers | None = None
         self._processes = (1, 0)  # how many there are, and which is the parent of the workers
         self._is_set_up = True
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """How workers are started, None: as `multiprocessing` does. A start method may be given."""
+        return self._context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: Any) -> None:
+        if context is not None and self.num_workers == 0:
+            raise ValueError(
+                "multiprocessing_context can only be used with multi-process loading "
+                f"(num_workers > 0), but got num_workers={self.num_workers}"
+            )
+        if isinstance(context, str):
+            known = multiprocessing.get_all_start_methods()
+            if context not in known:
+                raise ValueError(
+                    f"multiprocessing_context option should specify a valid start method in "
+                    f"{known!r}, but got multiprocessing_context={context!r}"
+                )
+            context = multiprocessing.get_context(context)
+        if context is not None and not isinstance(context, multiprocessing.context.BaseContext):
+            raise TypeError(
+                "multiprocessing_context option should be a valid context object or a string "
+                f"specifying the start method, but got multiprocessing_context={context}"
+            )
+        self._context = context
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and "_is_set_up" in self.__dict__:
