@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+import stored
 import tenon as tn
 from tenon.overrides import BaseTorchFunctionMode, TorchFunctionMode
 from tenon.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
@@ -119,7 +120,7 @@ def test_a_mode_is_of_its_thread() -> None:
         with pytest.raises(ZeroDivisionError), Log():
             1 / 0  # noqa: B018
         x * 2
-    assert log.calls == ["mul"] and x.add(1).tolist() == [2, 2]
+    assert log.calls == ["tolist", "mul"] and x.add(1).tolist() == [2, 2]
 
 
 def test_operators_by_their_names_in_the_library() -> None:
@@ -139,3 +140,67 @@ def test_operators_by_their_names_in_the_library() -> None:
         _ = aten.add.Tenser
     with pytest.raises(AttributeError, match="there is no operator 'aten::softma'"):
         _ = aten.softma
+
+
+MEMBERS = """x.to(t.float64) | x.cpu() | x.double() | x.float() | x.shape | x.dtype | x.device | x.grad
+    x.data | x.is_leaf | x.dim() | x.size() | x.size(0) | x.stride() | x.numel()
+    x.element_size() | x.storage_offset() | x.is_contiguous() | x.tolist() | x.numpy()
+    x[0].item() | bool(x[0]) | float(x[0]) | int(x[0]) | len(x) | x.requires_grad_(False)
+    t.is_complex(x) | t.numel(x) | x.is_floating_point() | x.requires_grad | x.ndim
+    x.is_sparse | x.layout | x.real | w.shape | w.to(t.float64) | w.grad | w + 1 | (x + 1).dtype
+    x.T.shape"""
+
+
+def test_modes_see_members_as_pytorchs_do() -> None:
+    """Attributes of tensors, and methods that are no operators."""
+
+    def look(lib: Any) -> list[str]:
+        class Seen(lib.overrides.TorchFunctionMode):
+            def __torch_function__(
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                seen.append(func.__name__)
+                return func(*args, **(kwargs or {}))
+
+        said = []
+        for text in MEMBERS.replace("\n", "|").split("|"):
+            x, w = lib.ones(2, 2)[0], lib.nn.Parameter(lib.ones(2))
+            seen: list[str] = []
+            with Seen():
+                eval(text.strip(), {"t": lib, "x": x, "w": w})
+            said.append(f"{text.strip()}: {' '.join(seen)}")
+        return said
+
+    stored.same(look(tn), stored.of_torch(look))
+
+
+def test_members_are_tensors_own_again() -> None:
+    before = {name: vars(tn.Tensor).get(name) for name in ("shape", "to", "__len__", "item", "T")}
+
+    seen: list[str] = []
+
+    def made() -> type:
+        class Sub(tn.Tensor):
+            @classmethod
+            def __torch_function__(
+                cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                seen.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+        return Sub
+
+    kinds = [made()]
+    with Log(), Log():
+        assert vars(tn.Tensor)["shape"] is not before["shape"]
+        kinds.append(made())
+    assert {name: vars(tn.Tensor).get(name) for name in before} == before
+    for kind in (*kinds, made()):
+        seen.clear()
+        assert tn.ones(2).as_subclass(kind).shape == (2,) and seen == ["__get__"]
+    with Log() as log:
+        found: list[Any] = []
+        other = threading.Thread(target=lambda: found.append(tn.ones(3).shape))
+        other.start()
+        other.join()
+    assert found == [(3,)] and log.calls == []

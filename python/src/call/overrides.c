@@ -21,11 +21,12 @@ static bool is_plain(PyObject *o) {
 
 bool tnp_overrides(PyObject *o) {
     if (modes && Py_TYPE(o) == tnp.tensor) return true;
-    if (disabled || is_plain(o)) return false;
+    if ((disabled && !modes) || is_plain(o)) return false;
     PyObject *f = PyObject_GetAttr((PyObject *)Py_TYPE(o), str_protocol);
     if (!f) PyErr_Clear();
     Py_XDECREF(f);
-    return f && f != off;
+    if (f == off) return modes && tnp_is_tensor(o); /* a parameter: modes see it */
+    return f && !disabled;
 }
 
 /* Appends o, or what a list holds, to *found when it overrides. */

@@ -10,6 +10,7 @@ from typing import Any
 
 import tenon
 from tenon import _C
+from tenon._tape import asking_members
 from tenon._tape.overridable import asks_classes
 
 Function = Callable[..., Any]
@@ -60,7 +61,7 @@ def _members() -> dict[Function, str]:
     """Methods of Tensor and the getters of its attributes, by the names that are read."""
     found: dict[Function, str] = {}
     for name in dir(tenon.Tensor):
-        member = inspect.getattr_static(tenon.Tensor, name)
+        member = asking_members.original(name)
         if name in _UNASKED or isinstance(member, (staticmethod, classmethod)):
             continue
         if callable(member):

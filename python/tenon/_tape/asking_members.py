@@ -1,17 +1,20 @@
 """Attributes and methods of tensors that ask a program's class with `__torch_function__`.
 
 Operators ask by themselves. What is no operator would have to look at every tensor's class; instead
-a class of tensors that has a protocol of its own gets members that ask, when it is made.
+a class of tensors that has a protocol of its own gets members that ask, when it is made, and Tensor
+itself has them while a mode of a program is entered.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from tenon import _C, Tensor
+from tenon._tape import call_modes
 
 _NAMES = (
     "H mH mT T real data grad _grad grad_fn _base _version device dtype layout shape ndim "
@@ -27,6 +30,21 @@ _NAMES = (
     "resize_as_ resolve_conj resolve_neg retain_grad set_ short size sparse_dim storage_offset "
     "stride to tolist type_as"
 )
+
+
+_lent = 0  # how many modes of programs are entered, in all threads
+_lock = threading.Lock()
+
+
+def _asks(x: Any) -> bool:
+    """Whether somebody is to be asked: a mode, or the class of x."""
+    modes = call_modes.functions()
+    if modes and modes[-1].sees_members:
+        return True
+    cls = type(x)
+    if cls is Tensor or _C._disable_overrides(0):
+        return False
+    return cls.__torch_function__ is not _C._disabled_torch_function_impl
 
 
 def _ask(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -45,14 +63,14 @@ class _Attribute:
         if x is None:
             return self.member
         read = self.member.__get__
-        return read(x) if _C._disable_overrides(0) else _ask(read, (x,), {})
+        return _ask(read, (x,), {}) if _asks(x) else read(x)
 
     def __set__(self, x: Any, value: Any) -> None:
         write = self.member.__set__
-        if _C._disable_overrides(0):
-            write(x, value)
-        else:
+        if _asks(x):
             _ask(write, (x, value), {})
+        else:
+            write(x, value)
 
     def __delete__(self, x: Any) -> None:
         self.member.__delete__(x)
@@ -61,9 +79,9 @@ class _Attribute:
 def _method(member: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(member)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if _C._disable_overrides(0):
-            return member(*args, **kwargs)
-        return _ask(member, args, kwargs)
+        if args and _asks(args[0]):
+            return _ask(member, args, kwargs)
+        return member(*args, **kwargs)
 
     return call
 
@@ -82,5 +100,36 @@ def _members() -> dict[str, tuple[Any, Any]]:
 def give(cls: type) -> None:
     """Members that ask for a class, where it has Tensor's own."""
     for name, (member, asking) in _members().items():
-        if inspect.getattr_static(cls, name) is member:
+        if inspect.getattr_static(cls, name) in (member, asking):
             setattr(cls, name, asking)
+
+
+@functools.cache
+def _lendable() -> dict[str, tuple[Any, Any, bool]]:
+    """Those that programs write, and whether they are Tensor's own."""
+    return {
+        name: (*both, name in vars(Tensor)) for name, both in _members().items()
+        if not name.startswith("_") or name.startswith("__")
+    }  # fmt: skip
+
+
+def lend(step: int) -> None:
+    """A mode of a program begins (1) or ends (-1) to see what is read and called of tensors."""
+    global _lent
+    with _lock:
+        before, _lent = _lent, _lent + step
+        if before and _lent:
+            return
+        for name, (member, asking, own) in _lendable().items():
+            if _lent:
+                setattr(Tensor, name, asking)
+            elif own:
+                setattr(Tensor, name, member)
+            else:
+                delattr(Tensor, name)
+
+
+def original(name: str) -> Any:
+    """Tensor's member, whether or not another one stands in its place."""
+    known = _members().get(name)
+    return inspect.getattr_static(Tensor, name) if known is None else known[0]

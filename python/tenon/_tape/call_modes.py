@@ -46,6 +46,12 @@ def _pop(stack: list[Any]) -> Any:
     return stack.pop()
 
 
+def _lend(step: int) -> None:
+    from tenon._tape import asking_members
+
+    asking_members.lend(step)
+
+
 @contextmanager
 def outside(stack: list[Any]) -> Iterator[Any]:
     """The innermost mode, which does not see what is called meanwhile."""
@@ -60,17 +66,23 @@ class TorchFunctionMode:
     """Sees calls as `__torch_function__(func, types, args, kwargs)` while it is entered, and says
     what they give: `func(*args, **kwargs)`, or anything else."""
 
+    sees_members = True  # also attributes of tensors and methods that are no operators
+
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         raise NotImplementedError
 
     def __enter__(self) -> Any:
+        if self.sees_members:
+            _lend(1)
         _push(_stacks.functions, self)
         return self
 
     def __exit__(self, *exc: object) -> None:
         _pop(_stacks.functions)
+        if self.sees_members:
+            _lend(-1)
 
     @classmethod
     def push(cls, *args: Any, **kwargs: Any) -> Any:

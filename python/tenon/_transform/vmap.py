@@ -424,6 +424,8 @@ def _in_parts(
 class _Draws(BaseTorchFunctionMode):
     """What draws random numbers without mapped tensors does it for each element."""
 
+    sees_members = False
+
     def __init__(self, level: Level) -> None:
         self.level = level
 

@@ -76,6 +76,8 @@ def _pushed(
 class _Level(TorchFunctionMode):
     """The tangents of one level, by the identity of the tensors that carry them."""
 
+    sees_members = False
+
     def __init__(self) -> None:
         self.held: dict[int, tuple[Any, Tensor]] = {}
 
