@@ -147,7 +147,8 @@ MEMBERS = """x.cpu() | x.double() | x.float() | x.shape | x.dtype | x.device | x
     x.element_size() | x.storage_offset() | x.is_contiguous() | x.tolist() | x.numpy()
     x[0].item() | bool(x[0]) | float(x[0]) | int(x[0]) | len(x) | x.requires_grad_(False)
     t.is_complex(x) | t.numel(x) | x.is_floating_point() | x.requires_grad | x.ndim
-    x.is_sparse | x.layout | x.real | x.to(t.float64) | w.shape | w.to(t.float64) | w.grad | w + 1 | (x + 1).dtype
+    x.is_sparse | x.layout | x.real | x.to(t.float64) | w.shape | w.to(t.float64) | w.grad
+    w + 1 | (x + 1).dtype
     x.T.shape"""
 
 
