@@ -20,13 +20,12 @@ DTYPES = [
     "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
 ]  # fmt: skip
 
-# What PyTorch computes and Tenon does not yet, by operator: kernels of these dtypes are missing
-# (addr: the result's dtype differs). A gap that closes fails here until its line is taken out.
+# What PyTorch computes and Tenon does not yet, by operator: kernels of these dtypes are missing.
+# A gap that closes fails here until its line is taken out.
 INTEGERS = "uint8 int8 int16 int32 int64"
 COMPLEX = "complex64 complex128"
 GAPS = {
     "complex": "float16",
-    "addr": "bool",
     "relu6": "uint8",
     "native_layer_norm": "float16 bfloat16",
     "native_batch_norm": "float16 bfloat16",

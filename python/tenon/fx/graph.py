@@ -97,7 +97,7 @@ class _Namespace:
         base, count = wanted, 0
         if match := re.fullmatch(r"(.*)_(\d+)", wanted):
             base, count = match[1], int(match[2])
-        taken = keyword.iskeyword(wanted) or hasattr(builtins, wanted) or wanted in _RESERVED
+        taken = keyword.iskeyword(wanted) or wanted in _RESERVED
         while wanted in self.used or taken:
             count += 1
             wanted, taken = f"{base}_{count}", False
@@ -105,7 +105,8 @@ class _Namespace:
         return wanted
 
 
-_RESERVED = {"self", "torch", "tenon", "inf", "nan", "operator"}
+# `_` is there where somebody has looked at a value at the prompt.
+_RESERVED = {"self", "torch", "tenon", "inf", "nan", "operator", *dir(builtins)} - {"_"}
 
 
 def _plain(name: str) -> str:
@@ -438,7 +439,7 @@ class _Writer:
     def add_global(self, wanted: str, value: Any) -> str:
         name, count = wanted, 0
         while (name in self.globals and self.globals[name] is not value) or (
-            name in self.graph._namespace.used or name in _RESERVED or hasattr(builtins, name)
+            name in self.graph._namespace.used or name in _RESERVED
         ):
             count += 1
             name = f"{wanted}_{count}"
