@@ -136,7 +136,7 @@ ROWS: dict[str, tuple[Callable[[], Any], Callable[..., Any]]] = {
     "attention, its gradient": (
         lambda: heads(3000, True),
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v).sum().backward()),
-    "fft of a prime length": (lambda: [tn.rand(2000003).to(tn.complex64)], tn.fft.fft),
+    "fft of a prime length": (lambda: [tn.rand(8000009).to(tn.complex64)], tn.fft.fft),
     "matrix_exp": (lambda: [tn.rand(700, 700)], tn.matrix_exp),
     "matrix_exp of many": (lambda: [tn.rand(M // 4, 4, 4)], tn.matrix_exp),
     "matmul of integers": (lambda: [ints(8 * M, 9).reshape(1, -1), ints(32 * M, 9).reshape(-1, 4)],
@@ -166,7 +166,8 @@ ROWS: dict[str, tuple[Callable[[], Any], Callable[..., Any]]] = {
         lambda: [plane(800).requires_grad_(), tn.rand(2, 1, 21, 21).requires_grad_()],
         lambda x, w: F.conv2d(x, w).sum().backward()),
     "conv2d, depthwise": (
-        lambda: [tn.rand(1, 2, 800, 800).requires_grad_(), tn.rand(2, 1, 21, 21).requires_grad_()],
+        lambda: [tn.rand(1, 2, 1400, 1400).requires_grad_(),
+                 tn.rand(2, 1, 21, 21).requires_grad_()],
         lambda x, w: F.conv2d(x, w, groups=2).sum().backward()),
     "nll_loss": (
         lambda: [tn.rand(1, 2, 8 * M), tn.randint(0, 2, (1, 8 * M))], F.nll_loss),
