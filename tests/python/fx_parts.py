@@ -7,6 +7,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import stored
+import tenon
+
 
 def place(t: Any, path: str) -> Any:
     return importlib.import_module(f"{t.__name__}.{path}")
@@ -21,6 +24,12 @@ def tidy(answer: Any) -> Any:
     if answer is None or isinstance(answer, (bool, int, float)):
         return answer
     return str(answer).replace("tenon.", "torch.").rstrip()
+
+
+def compare(program: Callable[[Any], Any]) -> None:
+    """A program's answer is that of the same program with PyTorch."""
+    want = stored.of_torch(lambda torch: tidy(program(torch)))
+    stored.same(tidy(program(tenon)), want)
 
 
 def refused(fn: Callable[..., Any], *args: Any) -> str:

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import stored
-import tenon
-from fx_parts import refused, tidy
+from fx_parts import compare, refused
 
 # ---- jit -----------------------------------------------------------------------------------------
 
@@ -253,5 +251,4 @@ PROGRAMS = {
 def test_both_say_the_same(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        want = stored.of_torch(lambda torch: tidy(PROGRAMS[name](torch)))
-        stored.same(tidy(PROGRAMS[name](tenon)), want)
+        compare(PROGRAMS[name])

@@ -161,9 +161,8 @@ class Graph:
         """From now on the lines of generated code go through the function that make_transformer
         returns, which is given the one before; at the end of a `with` that one is back."""
         codegen = self._codegen
-        before, codegen.body_transformer = (
-            codegen.body_transformer, make_transformer(codegen.body_transformer),
-        )  # fmt: skip
+        before = codegen.body_transformer
+        codegen.body_transformer = make_transformer(before)
 
         @contextlib.contextmanager
         def region() -> Iterator[None]:
@@ -270,15 +269,16 @@ class Graph:
             self._insert = before
 
     def inserting_before(self, n: Node | None = None) -> Any:
-        """New nodes come in front of n (of all nodes) inside the `with`, in order."""
+        """New nodes come in front of n inside the `with`, in order; without n in front of all
+        nodes, the last one first."""
         if n is None:
             return self._inserting(self._root.append)
         self._check_member(n)
         return self._inserting(n.prepend)
 
     def inserting_after(self, n: Node | None = None) -> Any:
-        """New nodes come right behind n (at the end) inside the `with`: the last one is next to
-        n."""
+        """New nodes come right behind n inside the `with`, the last one next to it; without n at
+        the end, in order."""
         if n is None:
             return self._inserting(self._root.prepend)
         self._check_member(n)
