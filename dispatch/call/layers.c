@@ -8,6 +8,8 @@
 #include "layers_priv.h"
 #include "os_priv.h"
 
+TN_TLS uint64_t tni_results_resized;
+
 enum { MAX_LAYERS = 16 };
 
 typedef tn_status (*layer_fn)(void *ctx, tn_layer_call *next, const tn_op_info *op, void *args,

@@ -13,6 +13,8 @@ tn_status tni_call_layered(const tn_op *op, void *args, tn_tensor **rets);
 /* In tni_thread.layers; layers have the low bits. */
 #define TNI_LAYER_PROFILER (UINT64_C(1) << 63)
 #define TNI_LAYER_DEFERRED (UINT64_C(1) << 62) /* program/defer.c is asked first */
+/* How many results of the thread's kernels got a size that follows from values. */
+extern TN_TLS uint64_t tni_results_resized;
 /* call(op, args, rets), recorded as a span. */
 tn_status tni_profiled(const tn_op *op, void *args, tn_tensor **rets,
                        tn_status (*call)(const tn_op *op, void *args, tn_tensor **rets));

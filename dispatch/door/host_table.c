@@ -45,6 +45,7 @@ static tn_status service_resize_output(const tn_call *call, tn_view *out, int32_
         tni_forbid(device_of_call(call), "a result whose size depends on values", call->op->name));
     TN_TRY(tni_numel(ndim, shape, tn_view_itemsize(out), &numel));
     TN_TRY(tni_tensor_new_fast(tn_view_dtype(out), tn_tensor_device(t), ndim, shape, &fresh));
+    tni_results_resized++;
     tn_status st = tn_tensor_set_data(t, fresh);
     tn_tensor_unref(&fresh);
     return st;

@@ -12,11 +12,14 @@ bool tni_p_shares(const tn_tensor *a, const tn_tensor *b) {
     return a && b && a->storage && a->storage == b->storage && a->storage->bytes > 0;
 }
 
+/* What is unknown counts as 1. */
 static int64_t numel_of(const tni_pvalue *v) {
     int64_t n = 1;
     for (int32_t d = 0; d < v->ndim; d++) n *= v->shape[d] < 0 ? 1 : v->shape[d];
     return n;
 }
+
+static bool is_held(const tni_pvalue *v) { return v->role == TNI_P_NODE && v->kind == TNI_P_HELD; }
 
 /* A composite returns an input or a view of it always, which the recording has seen, or for some
  * layouts of the input, where it is a copy of all of it otherwise. */
@@ -24,7 +27,8 @@ bool tni_p_may_share(const tn_program *p, const tni_pnode *n, int32_t out, int32
     const tni_pvalue *a = &p->value[out], *b = &p->value[in];
     if (n->op->info.kind == TN_OP_VIEW) return true;
     if (n->op->info.kind != TN_OP_COMPOSITE) return false;
-    return !n->fresh || (a->dtype == b->dtype && numel_of(a) == numel_of(b));
+    if (!n->fresh || a->dtype != b->dtype) return !n->fresh;
+    return is_held(a) || is_held(b) || numel_of(a) == numel_of(b);
 }
 
 /* ---- Verification ------------------------------------------------------------------------------*/
@@ -279,6 +283,7 @@ static void ask_written(void *ctx, int32_t id) {
 static bool has_rules(const tn_program *p, const tni_pnode *n) {
     for (int32_t i = 0; i < n->nout; i++) {
         const tni_pvalue *v = n->out[i] >= 0 ? &p->value[n->out[i]] : NULL;
+        if (v && is_held(v)) return true;
         for (int32_t k = 0; v && k < v->nrules; k++)
             if (tni_p_rule_matters(p, v, k)) return true;
     }
@@ -429,10 +434,14 @@ static void rename_inputs(tni_pnode *n, const int32_t *renamed) {
         if (n->in[i] >= 0) n->in[i] = renamed[n->in[i]];
 }
 
-/* What stays takes over the rules of its equal. */
+/* What stays takes over the rules of its equal, and what is asked of its sizes. */
 static void rename_value(tn_program *p, memory *m, int32_t from, int32_t to) {
     tni_pvalue *v = &p->value[from], *w = &p->value[to];
     m->renamed[from] = to;
+    if (v->kind == TNI_P_HELD && w->kind != TNI_P_HELD) {
+        w->kind = TNI_P_HELD;
+        memcpy(w->shape, v->shape, sizeof *w->shape * (size_t)w->ndim);
+    }
     if (w->nrules) return;
     w->rule = v->rule;
     w->nrules = v->nrules;
@@ -494,6 +503,7 @@ static tn_status fold(tn_program *p, memory *m) {
             v->kind = TN_PROGRAM_CONSTANT;
             v->place = TNI_P_NONE;
             v->t = tensors[n->out[i]];
+            memcpy(v->shape, v->t->v.shape, sizeof *v->shape * (size_t)v->ndim);
         }
         m->needed[k] = false;
     }

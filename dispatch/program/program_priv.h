@@ -9,6 +9,10 @@
 enum { TNI_P_NONE = -1, TNI_P_NUMBER = -2 }; /* in place of a value's number */
 typedef enum tni_prole { TNI_P_NODE, TNI_P_INPUT, TNI_P_WEIGHT } tni_prole;
 
+/* Of a result whose sizes follow from values: they have been read, so that numbers of later nodes may
+ * come from there, and every run must give those of the recording. */
+enum { TNI_P_HELD = 1 };
+
 /* A number that follows from a free size. Where it follows from several, the steps stand in order, and
  * each goes on from what the one before it gave. */
 enum {
@@ -26,7 +30,7 @@ typedef struct tni_pderived {
 /* Something that a run computes or is given, once. */
 typedef struct tni_pvalue {
     tni_prole role;
-    int32_t kind;  /* of a weight: TN_PROGRAM_* */
+    int32_t kind;  /* of a weight: TN_PROGRAM_*; of a node: TNI_P_HELD or 0 */
     int32_t place; /* which input, or the node that makes it */
     tn_tensor *t;  /* owned: a weight; while recording, what the value was */
     char *name;    /* owned; of inputs and declared weights, else NULL */
@@ -64,6 +68,7 @@ typedef struct tni_pnode {
     int32_t scope;   /* tn_program_set_scope's number when it was recorded; files have none */
     uint8_t no_grad; /* ran with gradients off, in a recording that began with them on */
     uint8_t cast;    /* dtype + 1 of autocast, 0: off */
+    uint8_t loose;   /* while recording: sizes of its results follow from values */
     uint8_t fresh;   /* no result shared memory with an input when it was recorded */
 } tni_pnode;
 

@@ -10,6 +10,7 @@
 #include <tenon/op_args.h>
 #include <tenon/runtime.h>
 
+#include "layers_priv.h"
 #include "os_priv.h"
 #include "tensor_priv.h"
 
@@ -448,6 +449,12 @@ static void keep_why(recorder *r, tn_status st) {
     r->broken = st;
 }
 
+/* Composites that select by a mask, and whose kernels may well give results of fixed sizes. What only
+ * writes where a mask says asks for the places, too. */
+static bool selects(const tn_op *op) {
+    return strcmp(op->info.name, "index") == 0 || strcmp(op->info.name, "argwhere") == 0;
+}
+
 static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *info, void *args,
                       tn_tensor **rets) {
     const tn_op *op = (const void *)info;
@@ -461,7 +468,7 @@ static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *info, vo
     tn_status st = freeze(r, op, args, &n);
     if (st == TN_OK && (st = versions_of(r, &n, &versions)) != TN_OK) tni_p_node_clear(&n);
     if (st == TN_OK) {
-        uint64_t turn = turns;
+        uint64_t turn = turns, resized = tni_results_resized;
         bool parts = can_take_apart(r, op, args);
         if (parts) note_sizes_of(r, &n);
         st = parts ? run_apart(r, next, op, args, rets, &apart)
@@ -474,6 +481,7 @@ static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *info, vo
             if (st != TN_OK && turn == turns && r->tolerant) keep_why(r, st);
             return st; /* the program goes on as if the call had not been */
         }
+        n.loose = op->flags & TNI_OP_DYNAMIC || (resized != tni_results_resized && selects(op));
         st = note_changes(r, &n, versions);
         tn_status added = take(r, &n, rets);
         st = st != TN_OK ? st : added;
@@ -662,6 +670,23 @@ static void leave_to_operands(tn_program *p) {
     }
 }
 
+/* Sizes that follow from values differ from run to run, as do those that follow from them in turn:
+ * nobody minds as long as nobody has read them. */
+static void free_loose_sizes(tn_program *p) {
+    for (int32_t k = 0; k < p->nnodes; k++) {
+        tni_pnode *n = &p->node[k];
+        for (int32_t i = 0; i < n->nin && !n->loose; i++) {
+            const tni_pvalue *v = n->in[i] >= 0 ? &p->value[n->in[i]] : NULL;
+            n->loose = v && v->role == TNI_P_NODE && p->node[v->place].loose && !v->kind;
+        }
+        for (int32_t i = 0; i < n->nout && n->loose; i++) {
+            tni_pvalue *v = n->out[i] >= 0 ? &p->value[n->out[i]] : NULL;
+            if (v && v->sized) v->kind = TNI_P_HELD;
+            for (int32_t d = 0; v && d < v->ndim && !v->sized; d++) v->shape[d] = -1;
+        }
+    }
+}
+
 static tn_status end(tn_program *p, tn_tensors outputs) {
     if (active->broken != TN_OK)
         return tn_fail(active->broken, -1, "the recording failed: %s",
@@ -675,6 +700,7 @@ static tn_status end(tn_program *p, tn_tensors outputs) {
         TN_TRY(tni_p_append(&p->output, &p->noutputs, id));
     }
     leave_to_operands(p);
+    free_loose_sizes(p);
     return tni_p_settle(p);
 }
 

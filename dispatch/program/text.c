@@ -457,7 +457,7 @@ static void put_json_value(printer *w, int32_t id) {
     static const char *const roles[] = {"node", "input", "weight"};
     const tni_pvalue *v = &w->p->value[id];
     tni_sink_text(&w->s, "{\"role\": \"%s\", \"kind\": \"%s\", \"name\": ", roles[v->role],
-                  kinds[v->kind]);
+                  kinds[v->role == TNI_P_WEIGHT ? v->kind : 0]);
     put_quoted(&w->s, v->name ? v->name : "");
     tni_sink_text(&w->s, ", \"dtype\": \"%s\", \"device\": \"%s:%d\", \"shape\": [",
                   tn_dtype_name(v->dtype), tn_device_name(v->device.slot), (int)v->device.index);
@@ -469,6 +469,7 @@ static void put_json_value(printer *w, int32_t id) {
             tni_sink_text(&w->s, "%lld", (long long)v->shape[d]);
     }
     tni_sink_text(&w->s, "]");
+    if (v->role == TNI_P_NODE && v->kind == TNI_P_HELD) tni_sink_text(&w->s, ", \"held\": true");
     put_rules(w, v);
     tni_sink_text(&w->s, "}");
 }

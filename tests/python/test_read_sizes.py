@@ -255,3 +255,69 @@ def test_sizes_that_matter_must_agree(matters: bool) -> None:
 def test_files_without_rules_are_of_the_version_that_holds_them() -> None:
     assert exported(whole).program.to_bytes()[8] == 3
     assert exported(lambda x: x[:, :64].sum(1)).program.to_bytes()[8] == 1
+
+
+# ---- Sizes that follow from values ---------------------------------------------------------------
+
+# Of a vector; the first three numbers have nothing to do with a size.
+LOOSE: list[Any] = [
+    lambda x: x[x > 0] * 2,
+    lambda x: (x[x > 0].sin().cos(), x[x > 1].sin().cos()),
+    lambda x: tn.cat([x.nonzero().view(-1), x.unique().flip(0)]),
+    lambda x: tn.where(x > 1)[0],
+    lambda x: x.masked_select(x > 0).reshape(1, -1) @ x[x > 0].unsqueeze(1),
+    lambda x: tn.bincount(x.long()).cumsum(0),
+    lambda x: x.repeat_interleave(x.long()).sort().values,
+    # Sizes that are read.
+    lambda x: x.sum() + tn.zeros(x.nonzero().shape[0]),
+    lambda x: x[x > 0].mean() * len(x[x > 0]),
+    lambda x: x.sum() / (x[x > 0] + 1).numel(),
+    lambda x: x + x.unique().sin().size(0),
+]
+READ = 7  # the first of those
+
+
+@pytest.mark.parametrize("i", range(len(LOOSE)))
+def test_sizes_that_follow_from_values_differ_until_they_are_read(i: int) -> None:
+    fn = LOOSE[i]
+
+    class Net(tn.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return fn(x)
+
+    x = tn.tensor([1.0, 0, 2, 3])
+    program = tn.export.export(Net(), (x,))
+    again = _program.load(program.program.to_bytes())
+    assert again.to_bytes() == program.program.to_bytes()
+    again.optimize(_program.DEAD | _program.COMMON | _program.FOLD)
+    runs: dict[str, Any] = {
+        "exported": program.module(), "traced": tn.jit.trace(fn, (x,), check_trace=False),
+        "compiled": tn.compile(fn), "file": lambda x: again(x),
+    }  # fmt: skip
+    for given in ([1.0, 0, 2, 3], [0.0, 0, 2, 3], [1.0, 2, 2, 0], [1.0, 1, 1, 2], [0.0, 0, 0, 0]):
+        x = tn.tensor(given)
+        want = tn.utils._pytree.tree_leaves(fn(x))
+        for name, run in runs.items():
+            try:
+                got = tn.utils._pytree.tree_leaves(run(x))
+            except RuntimeError as err:
+                assert i >= READ and name != "compiled" and "recorded" in str(err), name
+                continue
+            for a, b in zip(got, want, strict=True):
+                np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-6, err_msg=name)
+
+
+def test_models_of_onnx_hold_such_sizes() -> None:
+    pytest.importorskip("onnx")
+    tests = pytest.importorskip("test_onnx")
+
+    class Net(tn.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.sum() + tn.zeros(x.nonzero().shape[0]), x[x > 0]
+
+    model = tn.onnx.export(tn.export.export(Net(), (tn.tensor([1.0, 0, 2]),))).model_proto
+    got = tests.run_loaded(model, {"x": np.array([3, 4, 0], np.float32)})
+    np.testing.assert_array_equal(got[0], [7, 7])
+    np.testing.assert_array_equal(got[1], [3, 4])
+    with pytest.raises(RuntimeError, match="does_not_follow"):
+        tests.run_loaded(model, {"x": np.array([3, 4, 5], np.float32)})

@@ -256,7 +256,8 @@ def run_as_one(step: Step | None, program: Program, tensors: Sequence[Any]) -> N
 
 
 def _like(fact: dict[str, Any]) -> Any:
-    return tenon.zeros(fact["shape"], dtype=getattr(tenon, fact["dtype"]), device=fact["device"])
+    shape = [2 if size < 0 else size for size in fact["shape"]]  # they follow from values
+    return tenon.zeros(shape, dtype=getattr(tenon, fact["dtype"]), device=fact["device"])
 
 
 def merge(old: Step, new: Step) -> Step | None:

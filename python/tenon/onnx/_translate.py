@@ -144,6 +144,9 @@ class Writer:
         self.looks: dict[int, tuple[int, Any, int]] = {}
         self.writes: dict[int, int] = {}
         self.seen: dict[int, int] = {}
+        # Values that nodes or outputs take; zeros to be added to the shape of an output.
+        self.used: set[int] = set()
+        self.asked: list[str] = []
 
     def fresh(self, hint: str) -> str:
         self.count += 1
@@ -292,15 +295,28 @@ class Writer:
         rules: dict[int, list[dict[str, Any]]] = {}
         for dim, step in self.values[i].get("rules", ()):
             rules.setdefault(dim, []).append(step)
-        if not rules:
+        wants = {
+            dim: self.size({"steps": steps} if len(steps) > 1 else steps[0])
+            for dim, steps in rules.items()
+        }
+        if self.values[i].get("held"):  # sizes that follow from values
+            sizes = enumerate(self.values[i]["shape"])
+            wants |= {d: self.const(np.array([n])) for d, n in sizes if type(n) is int and n >= 0}
+        if not wants:
             return name
         nothing = self.const(np.zeros(1, np.int64))
-        for dim, steps in rules.items():
-            wanted = self.size({"steps": steps} if len(steps) > 1 else steps[0])
+        for dim, wanted in wants.items():
             found = self.emit("Shape", [name], 1, {"start": dim, "end": dim + 1})
             apart = self.emit("Sub", [found, wanted], 1, {})
             apart = self.emit("Mul", [apart, apart], 1, {})
             nothing = self.emit("Gather", [nothing, apart], 1, {"name": self.fresh(_FOLLOWS)})
+        if i not in self.used:  # who runs the model may leave out what nobody needs
+            self.asked.append(nothing)
+            return name
+        return self.as_asked(name, nothing)
+
+    def as_asked(self, name: str, nothing: str) -> str:
+        """The value, whose shape is added zeros that somebody has to compute."""
         shape = self.emit("Add", [self.emit("Shape", [name], 1, {}), nothing], 1, {})
         return self.emit("Reshape", [name, shape], 1, {})
 
@@ -316,10 +332,14 @@ class Writer:
         unknown = _unknown(self.program)
         if unknown:
             raise _onnx.OnnxExporterError(f"onnx.export has no translation of {', '.join(unknown)}")
+        self.used = {i for n in self.data["nodes"] for i in _tensors(n)} | {*self.data["outputs"]}
         for node in self.data["nodes"]:
             self.run_node(node)
         for i in self.data["outputs"]:
             self.settle(i)
+            for nothing in self.asked:
+                self.names[i] = self.as_asked(self.names[i], nothing)
+            self.asked = []
 
     def run_node(self, node: dict[str, Any]) -> None:
         into, sources = self.targets(node), _tensors(node)
