@@ -281,8 +281,35 @@ static tn_status compare_values(comparison *c) {
     return TN_OK;
 }
 
-/* The size must be the only difference between the inputs. dim -1: wherever those named differ. */
+/* Of the sizes that differ in inputs that are named, the one that grows least: others follow from it. */
+static void find_base(comparison *c, uint64_t inputs) {
+    for (int32_t i = 0; i < c->p->ninputs && i < 64; i++) {
+        const tni_pvalue *v = &c->p->value[c->p->input[i]];
+        const tni_pvalue *w = &c->other->value[c->other->input[i]];
+        for (int32_t d = 0; d < v->ndim && v->ndim == w->ndim && (inputs >> i & 1u); d++) {
+            int64_t a = tni_p_size_seen(c->p, v, d), b = tni_p_size_seen(c->other, w, d);
+            int64_t run = a < b ? b - a : a - b, least = c->a < c->b ? c->b - c->a : c->a - c->b;
+            if (a == b || a < 0 || b < 0 || (c->a >= 0 && run >= least)) continue;
+            c->a = a;
+            c->b = b;
+        }
+    }
+}
+
+/* Dimension d of input i has another size than the one that becomes free: it follows from that. */
+static tn_status add_rule(comparison *c, int32_t i, int32_t d, int64_t a, int64_t b) {
+    found f = {-1, c->p->input[i], {.index = d, .symbol = c->symbol}};
+    if (find_step(c, NULL, a, b, &f.d))
+        return tn_fail(TN_E_VALUE, 2, "the inputs have different sizes in dimension %d", (int)d);
+    TN_TRY(tni_p_grow(&c->item, c->n, &c->room, sizeof *c->item));
+    c->item[c->n++] = f;
+    return TN_OK;
+}
+
+/* The size must be the only difference between the inputs. dim -1: wherever those named differ, by
+ * whatever follows from the size. */
 static tn_status compare_inputs(comparison *c, uint64_t inputs, int32_t dim) {
+    if (dim < 0) find_base(c, inputs);
     for (int32_t i = 0; i < c->p->ninputs; i++) {
         const tni_pvalue *v = &c->p->value[c->p->input[i]];
         const tni_pvalue *w = &c->other->value[c->other->input[i]];
@@ -296,12 +323,13 @@ static tn_status compare_inputs(comparison *c, uint64_t inputs, int32_t dim) {
                 c->a = a;
                 c->b = b;
             }
-            if (freed && (a != c->a || b != c->b))
+            if (freed && (a != c->a || b != c->b) && dim >= 0)
                 return tn_fail(TN_E_VALUE, 2, "the inputs have different sizes in dimension %d",
                                (int)d);
             if (freed && v->symbol && v->symbol[d] >= 0)
                 return tn_fail(TN_E_STATE, 2, "dimension %d of '%s' is free already", (int)d,
                                v->name);
+            if (freed && (a != c->a || b != c->b)) TN_TRY(add_rule(c, i, d, a, b));
             if (!freed && a != b)
                 return tn_fail(TN_E_VALUE, 1, "input '%s' differs in dimension %d, too", v->name,
                                (int)d);
@@ -435,7 +463,7 @@ tn_status tn_program_agrees(const tn_program *p, const tn_program *other) {
     for (int32_t i = 0; i < p->ninputs; i++) {
         const tni_pvalue *v = &p->value[p->input[i]], *w = &other->value[other->input[i]];
         for (int32_t d = 0; d < v->ndim && v->ndim == w->ndim && v->symbol; d++) {
-            if (v->symbol[d] < 0) continue;
+            if (v->symbol[d] < 0 || tni_p_size_rule(v, d)) continue;
             sizes[v->symbol[d]] = c.b = tni_p_size_seen(other, w, d);
             c.a = tni_p_size_seen(p, v, d);
         }

@@ -19,6 +19,20 @@ bool tni_p_derive(const tni_pderived *d, int64_t size, int64_t *value) {
     return !__builtin_add_overflow(v, d->step == TNI_P_PLUS ? *value : 0, value);
 }
 
+int64_t tni_p_input_size(const tn_program *p, const tni_pvalue *v, int32_t d,
+                         const int64_t *sizes) {
+    int32_t s = v->symbol ? v->symbol[d] : -1;
+    const tni_pderived *rule = tni_p_size_rule(v, d);
+    int64_t size = v->shape[d];
+    if (s < 0 || v->shape[d] >= 0) return size;
+    if (!rule) return sizes ? sizes[s] : p->symbol[s].seen;
+    return tni_p_derive(rule, sizes ? sizes[s] : p->symbol[s].seen, &size) ? size : -1;
+}
+
+int64_t tni_p_size_seen(const tn_program *p, const tni_pvalue *v, int32_t d) {
+    return tni_p_input_size(p, v, d, NULL);
+}
+
 static tn_status derive(const tn_program *p, const tni_pderived *d, const int64_t *sizes,
                         int64_t *value) {
     if (!sizes || !tni_p_derive(d, sizes[d->symbol], value))

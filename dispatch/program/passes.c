@@ -127,8 +127,10 @@ static tn_status verify_value(const tn_program *p, int32_t at) {
     for (int32_t i = 0; i < v->nrules; i++) {
         const tni_pderived *d = &v->rule[i];
         bool goes_on = i && d[-1].index == d->index;
-        if (v->role != TNI_P_NODE || d->symbol < 0 || d->symbol >= p->nsymbols || d->index < 0 ||
-            d->index >= v->ndim || goes_on != (d->step != TNI_P_IS))
+        bool asked = v->role == TNI_P_NODE || (v->role == TNI_P_INPUT && v->symbol);
+        if (!asked || d->symbol < 0 || d->symbol >= p->nsymbols || d->index < 0 ||
+            d->index >= v->ndim || goes_on != (d->step != TNI_P_IS) ||
+            (v->symbol && (goes_on || v->symbol[d->index] != d->symbol)))
             return tn_fail(TN_E_VALUE, -1, "value %d of the program has a rule of nothing",
                            (int)at);
     }
@@ -156,7 +158,7 @@ static tn_status verify(const tn_program *p, bool *made, bool *bound) {
     for (int32_t i = 0; i < p->ninputs; i++) {
         const tni_pvalue *v = &p->value[p->input[i]];
         for (int32_t d = 0; v->symbol && d < v->ndim; d++)
-            if (v->symbol[d] >= 0) bound[v->symbol[d]] = true;
+            if (v->symbol[d] >= 0 && !tni_p_size_rule(v, d)) bound[v->symbol[d]] = true;
     }
     for (int32_t s = 0; s < p->nsymbols; s++)
         if (!bound[s])

@@ -40,7 +40,8 @@ typedef struct tni_pvalue {
     int64_t *shape;  /* owned; -1: differs from run to run */
     int32_t *symbol; /* of an input with free sizes: by dimension, or -1; owned */
     /* What a node's sizes have followed from, by dimension (field 0, index); owned. Somebody has read
-     * them, and numbers of later nodes may come from there: see note [Sizes that stop growing]. */
+     * them, and numbers of later nodes may come from there: see note [Sizes that stop growing]. Of an
+     * input: what a free size is that is not the symbol's own. */
     tni_pderived *rule;
     int32_t nrules;
     bool sized; /* somebody has read its sizes */
@@ -101,10 +102,16 @@ struct tn_program {
     _Atomic(struct tni_pregions *) regions; /* region.c; the same */
 };
 
-/* A size of an input as it was recorded. */
-static inline int64_t tni_p_size_seen(const tn_program *p, const tni_pvalue *v, int32_t d) {
-    return v->shape[d] < 0 && v->symbol ? p->symbol[v->symbol[d]].seen : v->shape[d];
+/* What size d of an input follows from, where it is not the free size itself; else NULL. */
+static inline const tni_pderived *tni_p_size_rule(const tni_pvalue *v, int32_t d) {
+    for (int32_t i = 0; i < v->nrules; i++)
+        if (v->rule[i].index == d) return &v->rule[i];
+    return NULL;
 }
+/* Size d of an input at certain free sizes; -1: it has none there. */
+int64_t tni_p_input_size(const tn_program *p, const tni_pvalue *v, int32_t d, const int64_t *sizes);
+/* As it was recorded. */
+int64_t tni_p_size_seen(const tn_program *p, const tni_pvalue *v, int32_t d);
 
 /* ---- program.c ---------------------------------------------------------------------------------*/
 tn_status tni_p_memory(void); /* TN_E_MEMORY */

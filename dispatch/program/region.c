@@ -45,8 +45,7 @@ static void imagine(finder *f, int32_t id) {
     const tn_device meta = {TN_META_SLOT, 0};
     int64_t shape[TN_MAX_DIMS];
     for (int32_t d = 0; d < v->ndim; d++) {
-        int32_t symbol = v->symbol ? v->symbol[d] : -1;
-        shape[d] = symbol >= 0 ? f->sizes[symbol] : v->shape[d];
+        shape[d] = tni_p_input_size(f->p, v, d, f->sizes);
         if (shape[d] < 0) return;
     }
     if (tni_tensor_new_fast(v->dtype, meta, v->ndim, shape, &f->like[id]) != TN_OK)

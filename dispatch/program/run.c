@@ -48,13 +48,29 @@ static tn_status check_input(const tn_program *p, const tni_pvalue *v, const tn_
         int32_t s = v->symbol ? v->symbol[d] : -1;
         int64_t have = t->v.shape[d];
         if (s < 0 && have != v->shape[d]) return fail_shape(p, v, t);
-        if (s < 0) continue;
+        if (s < 0 || tni_p_size_rule(v, d)) continue;
         if (have < p->symbol[s].low || have > p->symbol[s].high) return fail_shape(p, v, t);
         if (sizes[s] >= 0 && sizes[s] != have)
             return tn_fail(TN_E_SHAPE, v->place,
                            "input '%s' of the program has %lld for %s, and another input %lld",
                            v->name, (long long)have, p->symbol[s].name, (long long)sizes[s]);
         sizes[s] = have;
+    }
+    return TN_OK;
+}
+
+/* Sizes that follow from free ones, which are all known now. */
+static tn_status check_rules(const tn_program *p, const tni_pvalue *v, const tn_tensor *t,
+                             const int64_t *sizes) {
+    for (int32_t i = 0; i < v->nrules; i++) {
+        const tni_pderived *d = &v->rule[i];
+        int64_t want = tni_p_input_size(p, v, d->index, sizes), have = t->v.shape[d->index];
+        if (want < 0 || have != want)
+            return tn_fail(TN_E_SHAPE, v->place,
+                           "input '%s' of the program has size %lld in dimension %d, which does "
+                           "not go with %s = %lld",
+                           v->name, (long long)have, (int)d->index, p->symbol[d->symbol].name,
+                           (long long)sizes[d->symbol]);
     }
     return TN_OK;
 }
@@ -66,6 +82,8 @@ static tn_status check_inputs(const tn_program *p, tn_tensor *const *inputs, int
     for (int32_t s = 0; s < p->nsymbols; s++) sizes[s] = -1;
     for (int32_t i = 0; i < n; i++)
         TN_TRY(check_input(p, &p->value[p->input[i]], inputs[i], sizes));
+    for (int32_t i = 0; i < n; i++)
+        TN_TRY(check_rules(p, &p->value[p->input[i]], inputs[i], sizes));
     return TN_OK;
 }
 

@@ -313,7 +313,10 @@ static void put_type(printer *w, const tni_pvalue *v) {
     for (int32_t d = 0; d < v->ndim; d++) {
         int32_t symbol = v->symbol ? v->symbol[d] : -1;
         if (d) tni_sink_text(&w->s, ", ");
-        if (symbol >= 0)
+        const tni_pderived *rule = v->role == TNI_P_INPUT ? tni_p_size_rule(v, d) : NULL;
+        if (rule)
+            put_derived(w, rule);
+        else if (symbol >= 0)
             tni_sink_text(&w->s, "%s", w->p->symbol[symbol].name);
         else if (v->shape[d] < 0)
             tni_sink_text(&w->s, "?");
@@ -445,7 +448,7 @@ static bool dim_matters(const printer *w, const tni_pvalue *v, int32_t dim) {
 static void put_rules(printer *w, const tni_pvalue *v) {
     int32_t some = 0;
     for (int32_t i = 0; i < v->nrules; i++) {
-        if (!dim_matters(w, v, v->rule[i].index)) continue;
+        if (v->role == TNI_P_NODE && !dim_matters(w, v, v->rule[i].index)) continue;
         tni_sink_text(&w->s, "%s[%d, ", some++ ? ", " : ", \"rules\": [", (int)v->rule[i].index);
         put_derived(w, &v->rule[i]);
         tni_sink_text(&w->s, "]");
@@ -463,7 +466,7 @@ static void put_json_value(printer *w, int32_t id) {
                   tn_dtype_name(v->dtype), tn_device_name(v->device.slot), (int)v->device.index);
     for (int32_t d = 0; d < v->ndim; d++) {
         if (d) tni_sink_text(&w->s, ", ");
-        if (v->symbol && v->symbol[d] >= 0)
+        if (v->symbol && v->symbol[d] >= 0 && !tni_p_size_rule(v, d))
             put_quoted(&w->s, w->p->symbol[v->symbol[d]].name);
         else
             tni_sink_text(&w->s, "%lld", (long long)v->shape[d]);

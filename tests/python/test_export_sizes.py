@@ -192,3 +192,53 @@ def test_names_of_sizes_of_a_trace_differ(tmp_path: Path) -> None:
     assert {s["name"] for s in run.program.data["symbols"]} == {"batch", "y_0"}
     x, y = tn.randn(3), tn.randn(8)
     tn.testing.assert_close(run(x, y), x.sum() * 3 + y * 8)
+
+
+# ---- Sizes of several inputs that follow from one ------------------------------------------------
+
+
+def test_sizes_that_follow_from_one(tmp_path: Path) -> None:
+    """Of each: a function, the rules of its inputs' sizes, sizes of the Dim, bounds."""
+    b = Dim("b", min=2, max=40)
+    cases: list[tuple[Any, tuple[Any, ...], tuple[int, int]]] = [
+        (lambda x, y: (x.sum(0) + y.sum(0), y.shape[0]), (b, 2 * b), (2, 40)),
+        (lambda x, y: y[::2] * x.shape[0] + x, (b, 2 * b), (2, 40)),
+        (lambda x, y: x + y[1:] * y.shape[0], (b, b + 1), (2, 40)),
+        (lambda x, y: x[:-1] - y, (b, b - 1), (2, 40)),
+        (lambda x, y: tn.cat([x, y]).reshape(-1, 3) * len(x), (2 * b, b), (2, 40)),
+        (lambda x, y: x.view(3, -1).sum(0) + y.view(2, -1).sum(0), (3 * b, 2 * b), (2, 40)),
+        (lambda x, y: x + y[:-2] if y.shape[0] < 20 else x, (b, b + 2), (2, 17)),
+    ]
+    for fn, rules, (low, high) in cases:
+
+        class Net(nn.Module):
+            def forward(self, x: Any, y: Any, fn: Any = fn) -> Any:
+                return fn(x, y)
+
+        def sizes(n: int, rules: Any = rules) -> list[int]:
+            return [getattr(d, "times", 1) * n + getattr(d, "plus", 0) for d in rules]
+
+        def call(n: int) -> Any:
+            return tuple(tn.randn(s) for s in sizes(n))  # noqa: B023
+
+        dim = Dim("b", min=2, max=high)
+        free = tuple({0: getattr(d, "times", 1) * dim + getattr(d, "plus", 0)} for d in rules)
+        if high < 40:
+            with pytest.raises(RuntimeError, match="Constraints violated"):
+                export(Net(), call(5), dynamic_shapes=tuple({0: d} for d in rules))
+        made = export(Net(), call(5), dynamic_shapes=free)
+        tn.export.save(made, tmp_path / "p.tng")
+        loaded = tn.export.load(tmp_path / "p.tng")
+        assert loaded.program.data == made.program.data
+        for program in (made, loaded, made.run_decompositions()):
+            run = program.module()
+            for n in (low, 3, 8, high):
+                x, y = call(n)
+                for a, w in zip(tree_leaves(run(x, y)), tree_leaves(fn(x, y)), strict=True):
+                    assert tn.allclose(tn.as_tensor(a), tn.as_tensor(w), atol=1e-6), n
+            for n, more in ((4, 1), (high + 1, 0)):
+                x, y = (tn.randn(s + (more if i else 0)) for i, s in enumerate(sizes(n)))
+                with pytest.raises(AssertionError, match="Guard failed"):
+                    run(x, y)
+    with pytest.raises(RuntimeError, match="Constraints violated"):
+        export(Net(), (tn.ones(4), tn.ones(7)), dynamic_shapes=({0: b}, {0: b + 2}))

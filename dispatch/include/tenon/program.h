@@ -124,8 +124,8 @@ TN_API tn_status tn_program_look_at(const tn_program *p, int32_t i, tn_program_l
 
 /* Makes sizes free. `other` is a recording of the same function in which dimension `dim` of the inputs
  * named by the bits of `inputs` had another size: whatever differs between the two must follow from it
- * by x * num / den + add. dim -1: that size is in every dimension of these inputs in which the recordings
- * differ. What follows from a size that is free already is taken to go on as its multiple
+ * by x * num / den + add. dim -1: that size, or another one that follows from it, is in every dimension of
+ * these inputs in which the recordings differ. What follows from a size that is free already is taken to go on as its multiple
  * or as a sum: tn_program_agrees tells whether it does. TN_E_UNSUPPORTED names what does not follow, and
  * p stays as it was. low, high: the sizes that a run accepts. */
 TN_API tn_status tn_program_generalize(tn_program *p, const tn_program *other, uint64_t inputs,

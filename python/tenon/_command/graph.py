@@ -20,6 +20,7 @@ def _inputs(program: Any, given: list[str], size: int | None) -> list[Any]:
     A free size is `size`, or 1 where it is the first, else what it was in the recording.
     """
     import tenon
+    from tenon._program import input_shapes, places_of
     from tenon.io import npy
 
     slots = program.inputs
@@ -28,11 +29,12 @@ def _inputs(program: Any, given: list[str], size: int | None) -> list[Any]:
     if given:
         return [npy.load(name) for name in given]
     data, drawn = program.data, []
-    seen = {s["name"]: s["seen"] for s in data["symbols"]}
-    for (_, dtype, shape, device), value in zip(slots, data["inputs"], strict=True):
-        was = [seen.get(s, s) for s in data["values"][value]["shape"]]
-        free = [1 if size is None and not d else size or was[d] for d in range(len(was))]
-        sizes = [free[d] if s < 0 else s for d, s in enumerate(shape)]
+    given_sizes = {}
+    for symbol in data["symbols"]:
+        first = any(d == 0 for _, d, _ in places_of(data, symbol["name"]))
+        given_sizes[symbol["name"]] = 1 if size is None and first else size or symbol["seen"]
+    shapes = input_shapes(data, given_sizes)
+    for (_, dtype, _, device), sizes in zip(slots, shapes, strict=True):
         if dtype.is_floating_point or dtype.is_complex:
             drawn.append(tenon.randn(*sizes, dtype=dtype, device=device))
         else:

@@ -151,6 +151,32 @@ class Program:
         return _C._program_bytes(self._program)
 
 
+def places_of(data: dict[str, Any], name: str) -> list[tuple[int, int, dict[str, int]]]:
+    """Where a free size stands, or what follows from it: which input, which dimension, the rule."""
+    found = []
+    for i, value in enumerate(data["inputs"]):
+        fact = data["values"][value]
+        itself = {"num": 1, "den": 1, "add": 0}
+        found += [(i, d, itself) for d, size in enumerate(fact["shape"]) if size == name]
+        found += [(i, d, rule) for d, rule in fact.get("rules", ()) if rule["s"] == name]
+    return found
+
+
+def follow(rule: Mapping[str, int], size: int) -> int:
+    """What follows from a size."""
+    return size * rule["num"] // rule["den"] + rule["add"]
+
+
+def input_shapes(data: dict[str, Any], sizes: Mapping[str, int]) -> list[list[int]]:
+    """The shapes of the inputs at certain free sizes, the others as they were recorded."""
+    shapes = [list(data["values"][i]["shape"]) for i in data["inputs"]]
+    for symbol in data["symbols"]:
+        size = sizes.get(symbol["name"], symbol["seen"])
+        for i, d, rule in places_of(data, symbol["name"]):
+            shapes[i][d] = follow(rule, size)
+    return shapes
+
+
 def _has(data: Any, key: str) -> bool:
     if isinstance(data, dict):
         return key in data or any(_has(v, key) for v in data.values())

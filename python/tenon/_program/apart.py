@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import tenon
-from tenon._program import BUFFER, COMMON, DEAD, FOLD, Program, record
+from tenon._program import BUFFER, COMMON, DEAD, FOLD, Program, input_shapes, places_of, record
 from tenon._program.traced import restored
 
 _BY_NODE = -1  # each node bears the number of the one that it was a part of
@@ -40,11 +40,10 @@ def take_apart(
 def _inputs(program: Program, sizes: dict[str, int]) -> list[Any]:
     """Inputs as the program wants them, with these free sizes or the recorded ones: zeros, which
     any index may be, and small numbers."""
-    known = {s["name"]: s["seen"] for s in program.data["symbols"]} | sizes
     facts = [program.data["values"][i] for i in program.data["inputs"]]
     made = []
-    for fact in facts:
-        shape, dtype = [known.get(s, s) for s in fact["shape"]], getattr(tenon, fact["dtype"])
+    for fact, shape in zip(facts, input_shapes(program.data, sizes), strict=True):
+        dtype = getattr(tenon, fact["dtype"])
         t = tenon.zeros(shape, dtype=dtype, device=fact["device"])
         if dtype.is_floating_point:
             t = (tenon.arange(t.numel(), device=fact["device"]) % 7 / 8).reshape(shape).to(dtype)
@@ -87,10 +86,9 @@ def _free(
     program: Program, names: Sequence[str] | None, made: Program, symbol: dict[str, Any]
 ) -> None:
     """Makes one size of `made` free, as it is in `program`."""
-    name, facts = symbol["name"], [program.data["values"][i] for i in program.data["inputs"]]
-    places = [(i, d) for i, fact in enumerate(facts) for d, s in enumerate(fact["shape"])
-              if s == name]  # fmt: skip
-    dims = {d for _, d in places}
+    name = symbol["name"]
+    places = places_of(program.data, name)
+    dims = {d if rule["num"] == rule["den"] and not rule["add"] else -1 for _, d, rule in places}
     dim = dims.pop() if len(dims) == 1 else -1
     known = False
     for size in _sizes(symbol):
@@ -102,7 +100,9 @@ def _free(
         except Exception:  # the program does not take this size
             continue
         if not known:
-            made.generalize(other, {i for i, _ in places}, dim, symbol["low"], symbol["high"], name)
+            made.generalize(
+                other, {i for i, _, _ in places}, dim, symbol["low"], symbol["high"], name
+            )
             known = True
         elif not _gives(made, inputs, wanted):
             listed = _listed(program, names)

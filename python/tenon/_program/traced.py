@@ -7,12 +7,12 @@ import functools
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tenon
 from tenon import _program
-from tenon._program import BUFFER, PARAMETER, Program, turns, watched
+from tenon._program import BUFFER, PARAMETER, Program, follow, places_of, turns, watched
 from tenon._program.note import refused
 from tenon.utils import _pytree
 
@@ -248,12 +248,19 @@ class NumbersDiffer(RuntimeError):
     """A number that a function returns follows from a size."""
 
 
-def resized(tensors: Sequence[Any], chosen: Sequence[tuple[int, int]], size: int) -> list[Any]:
-    """The tensors with `size` in the chosen (tensor, dimension), their own values over again."""
+Rules = Mapping[tuple[int, int], tuple[int, int]]  # (tensor, dimension) -> times, plus
+
+
+def resized(
+    tensors: Sequence[Any], chosen: Sequence[tuple[int, int]], size: int, rules: Rules | None = None
+) -> list[Any]:
+    """The tensors with `size`, or what follows from it, in the chosen (tensor, dimension): their
+    own values over again."""
     out = list(tensors)
     for i, dim in chosen:
         t = out[i]
-        index = tenon.arange(size, device=t.device) % t.shape[dim]
+        times, plus = (rules or {}).get((i, dim), (1, 0))
+        index = tenon.arange(times * size + plus, device=t.device) % max(t.shape[dim], 1)
         out[i] = t.detach().index_select(dim, index).requires_grad_(t.requires_grad)
     return out
 
@@ -268,14 +275,20 @@ def free_size(
     high: int,
     rule: tuple[int, int] = (1, 0),
     find_turns: bool = True,
+    rules: Rules | None = None,
 ) -> None:
     """Makes one size of a recording free: that of each (tensor, dimension).
 
     The function is called with other sizes: one to see what follows from it, two to check. They
     lie apart, so that what is divided or cut off shows. RuntimeError says why it cannot be free.
-    `rule`: sizes are times * n + plus. Turn: it can be free within other bounds.
+    `rule`: sizes are times * n + plus. `rules`: they are so each in its place, and what is
+    free, and has the bounds, is n. Turn: it can be free within other bounds.
     """
     seen = tensors[chosen[0][0]].shape[chosen[0][1]]
+    own = [(rules or {}).get(place, (1, 0)) for place in chosen]
+    seen = (seen - own[0][1]) // own[0][0]
+    slowest = min(own, key=lambda r: r[0])  # what the others follow from in the program
+    between = [slowest[0] * n + slowest[1] for n in (low, high)]
     times, plus = rule
     n, least = (seen - plus) // times, -((plus - low) // times)
     counts = (2 * n + 1, n + 1, max(n // 2, least), 3 * n + 2, n + 2, 2 * n, 4 * n, 3 * n, n + 8)
@@ -285,10 +298,10 @@ def free_size(
         raise RuntimeError(f"{name}: two sizes from {low} to {high} that are not {seen} are needed")
     module = fn if isinstance(fn, tenon.nn.Module) else getattr(fn, "__self__", None)
     places = {d for _, d in chosen}
-    dim = places.pop() if len(places) == 1 else -1
+    dim = places.pop() if len(places) == 1 and not rules else -1
 
     def again(size: int) -> tuple[Recording, list[Any], int]:
-        other = resized(tensors, chosen, size)
+        other = resized(tensors, chosen, size, rules)
         args, kwargs = recording.layout.build(other)
         with unchanged(module):
             return Recording(fn, args, kwargs, numbers=recording.numbers), other, size
@@ -298,7 +311,8 @@ def free_size(
         if not recording.outputs.matches(other.outputs):
             raise NumbersDiffer(f"{name}: what the function returns beside tensors depends on it")
     try:
-        recording.program.generalize(second.program, {i for i, _ in chosen}, dim, low, high, name)
+        inputs = {i for i, _ in chosen}
+        recording.program.generalize(second.program, inputs, dim, *between, name)
         for checked, other, size in others:
             with unchanged(module):
                 got = recording.program(*other)
@@ -320,7 +334,7 @@ def free_size(
         """Whether the program gives what the function gives, or nothing."""
         try:
             with unchanged(module):
-                got = recording.program(*resized(tensors, chosen, size))
+                got = recording.program(*resized(tensors, chosen, size, rules))
         except RuntimeError:
             return True
         try:
@@ -373,14 +387,12 @@ def _those_taken(call: Callable[[int], Any], sizes: list[int], seen: int) -> lis
 def all_resized(program: Program, tensors: Sequence[Any]) -> Iterator[list[Any]]:
     """The tensors with all free sizes of the program changed, in a few ways."""
     data = program.data
-    shapes = [data["values"][i]["shape"] for i in data["inputs"]]
     for grow in (lambda n: n + 1, lambda n: 2 * n, lambda n: 2 * n + 1, lambda n: n - 1):
         out = list(tensors)
         for symbol in data["symbols"]:
             size = min(max(grow(symbol["seen"]), symbol["low"]), symbol["high"])
-            chosen = [(i, d) for i, s in enumerate(shapes) for d, n in enumerate(s)
-                      if n == symbol["name"]]  # fmt: skip
-            out = resized(out, chosen, size)
+            for i, d, rule in places_of(data, symbol["name"]):
+                out = resized(out, [(i, d)], follow(rule, size))
         yield out
 
 

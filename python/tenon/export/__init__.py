@@ -116,7 +116,10 @@ def _free(recording: Recording, mod: Module, tensors: list[Any], size: FreeSize)
     rule = (getattr(dim, "times", 1), getattr(dim, "plus", 0))
     low, high = size.bounds or (max(dim.min, 0), dim.max)
     try:
-        free_size(recording, mod, tensors, size.places, dim.__name__, low, high, rule)
+        free_size(
+            recording, mod, tensors, size.places, size.name or dim.__name__, low, high, rule,
+            rules=size.rules,
+        )  # fmt: skip
     except Turn as err:
         # A hint is free where it can be. 0 and 1 may always be sizes that are others.
         least = size.hint is None and (err.low > max(2, dim.min) or err.high != high)

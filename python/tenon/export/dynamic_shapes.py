@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -199,6 +199,10 @@ class FreeSize:
     hint: _Hint | None = None
     places: list[tuple[int, int]] = field(default_factory=list)
     bounds: tuple[int, int] | None = None  # in place of the Dim's
+    # Of sizes that follow from the Dim in places of their own: times and plus, and the name of what
+    # the others follow from.
+    rules: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    name: str = ""
 
     def allows(self, size: int) -> bool:
         """Whether the Dim's rule gives a size."""
@@ -237,10 +241,35 @@ def free_sizes(
                 wanted = Dim(f"s{i}_{dim}", min=1)
             size = sizes.setdefault(wanted.__name__, FreeSize(wanted, hint))
             size.places.append((i, dim))
-    roots = [s.dim.root for s in sizes.values() if isinstance(s.dim, _DerivedDim)]
-    for root in roots:
-        if root.__name__ in sizes or sum(r.__name__ == root.__name__ for r in roots) > 1:
-            raise NotImplementedError(
-                f"dynamic_shapes: sizes of several inputs that follow from one, {root.__name__}"
+    leaves = [t for t in _pytree.tree_leaves(list(bound.values())) if isinstance(t, tenon.Tensor)]
+    return [*_joined(list(sizes.values()), leaves)]
+
+
+def _rule(dim: Dim) -> tuple[int, int]:
+    return (dim.times, dim.plus) if isinstance(dim, _DerivedDim) else (1, 0)
+
+
+def _joined(sizes: list[FreeSize], tensors: list[Any]) -> Iterator[FreeSize]:
+    """Sizes that follow from one Dim, in several ways, are one."""
+    families: dict[str, list[FreeSize]] = {}
+    for size in sizes:
+        root = getattr(size.dim, "root", size.dim)
+        families.setdefault(root.__name__, []).append(size)
+    for family in families.values():
+        if len(family) == 1:
+            yield family[0]
+            continue
+        places = sorted(((p, s.dim) for s in family for p in s.places), key=lambda p: p[0])
+        slowest = min((dim for _, dim in places), key=lambda dim: _rule(dim)[0])
+        root = getattr(slowest, "root", slowest)
+        made = FreeSize(root, places=[p for p, _ in places], name=slowest.__name__)
+        made.rules = {place: _rule(dim) for place, dim in places}
+        found = {divmod(tensors[i].shape[d] - made.rules[i, d][1], made.rules[i, d][0])
+                 for i, d in made.places}  # fmt: skip
+        if len(found) > 1 or any(rest for _, rest in found):
+            texts = [f"{dim.__name__} = {tensors[i].shape[d]}" for (i, d), dim in places]
+            raise RuntimeError(
+                f"Constraints violated ({root.__name__})! The sizes of the example do not follow "
+                f"from one {root.__name__}: {', '.join(texts)}"
             )
-    return list(sizes.values())
+        yield made

@@ -299,6 +299,8 @@ class ExportedModule(fx.GraphModule):
             value = data["values"][i]
             for d, (size, now) in enumerate(zip(value["shape"], t.shape, strict=False)):
                 where, bound = f"{value['name']}.size()[{d}]", bounds.get(size)
+                if size == -1:
+                    continue
                 wanted = size if bound is None else sizes.setdefault(size, now)
                 if bound and now < bound["low"]:
                     return f"{where} >= {bound['low']}"
@@ -306,6 +308,11 @@ class ExportedModule(fx.GraphModule):
                     return f"{where} <= {bound['high']}"
                 if now != wanted:
                     return f"{where} == {wanted}"
+        for name, size in sizes.items():
+            for i, d, rule in _program.places_of(data, name):
+                now, where = tensors[i].shape[d], f"{data['values'][data['inputs'][i]]['name']}"
+                if size * rule["num"] % rule["den"] or now != _program.follow(rule, size):
+                    return f"{where}.size()[{d}] == {_program.follow(rule, size)}"
         return None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ExportedModule:
