@@ -88,6 +88,7 @@ typedef struct tnp_wrapped {
 } tnp_wrapped;
 PyObject *tnp_wrap_wrapped(tn_tensor *t);                        /* as tnp_wrap */
 PyObject *tnp_wrap_wrapped_as(tn_tensor *t, PyTypeObject *type); /* as tnp_wrap_as */
+bool tnp_watches(void); /* a dispatch mode sees the thread's calls */
 int tnp_wrapped_item(const tn_tensor *t, tn_scalar *ret_scalar); /* 0, or -1: exception */
 bool tnp_wrapped_init(PyObject *module);
 /* None for NULL. */
@@ -181,6 +182,7 @@ int tnp_read_item(const tn_tensor *t, tn_scalar *ret_scalar);
 int tnp_int_from(PyObject *o, int64_t *ret_value);
 /* The generator in a Generator object, or NULL; borrowed, no exception. */
 tn_generator *tnp_generator_of(PyObject *o);
+PyObject *tnp_generator_object(tn_generator *gen); /* takes over gen */
 bool tnp_is_numpy_scalar(PyObject *o);
 bool tnp_is_numpy_array(PyObject *o);
 /* numpy, or NULL with ImportError naming what needs it; borrowed. */
@@ -325,6 +327,8 @@ typedef struct tnp_calls {
 int tnp_override(const char *name, enum tnp_form form, PyObject *self, PyObject *const *args,
                  Py_ssize_t nargs, PyObject *kwnames, PyObject **ret_result);
 bool tnp_overrides(PyObject *o);
+/* A function that is no operator: whether a mode has taken the call, as above. */
+bool tnp_mode_takes(const char *name, PyObject *args, PyObject *kwargs, PyObject **ret_result);
 /* A result of a method that is no operator, as an instance of self's class. Takes over `result`. */
 PyObject *tnp_same_class(PyObject *self, PyObject *result);
 bool tnp_overrides_init(PyObject *module);

@@ -80,8 +80,9 @@ static PyObject *get_default_device(PyObject *unused, PyObject *none) {
 }
 
 static PyObject *promote_types(PyObject *unused, PyObject *args) {
-    PyObject *a, *b;
+    PyObject *a, *b, *taken;
     (void)unused;
+    if (tnp_mode_takes("promote_types", args, NULL, &taken)) return taken;
     if (!PyArg_ParseTuple(args, "OO:promote_types", &a, &b)) return NULL;
     int32_t x = tnp_dtype_slot(a), y = tnp_dtype_slot(b);
     if (x < 0 || y < 0)

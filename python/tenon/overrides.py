@@ -158,14 +158,22 @@ def _call(
     """What the extension calls when an argument of an operator overrides, or a mode is entered."""
     function = _public(name, form)
     overloaded = _overloaded(relevant)
-    if not overloaded and not call_modes.functions():
-        return call_modes.dispatched(name, form, function, args, kwargs)
+    if not overloaded and not call_modes.functions():  # a mode of another thread, or one that left
+        return function(*args, **kwargs)
     names = _named_behind(function)
     if names is not None:  # the arguments come in the operator's order
         first, rest = names
         kwargs = {**dict(zip(rest, args[first:])), **kwargs}
         args = args[:first]
     return _handle(function, overloaded, args, kwargs)
+
+
+def _ask_modes(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the extension calls when a mode is entered and a function is called that is no
+    operator: the mode's result, NotImplemented where it does not see such functions."""
+    if not call_modes.functions()[-1].sees_members:
+        return NotImplemented
+    return _handle(getattr(tenon, name), [], args, kwargs)
 
 
 _LEGACY = ("size_average", "reduce")  # of losses, which no operator has

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 import stored
 import tenon as tn
@@ -53,7 +54,7 @@ def test_what_modes_see() -> None:
     assert tn.equal(got, want)
     assert ops.calls == [
         "aten.add.Tensor", "aten.mul.Tensor", "aten.rsub.Scalar", "aten.add_.Tensor",
-        "aten.zeros.default", "aten.matmul.default", "aten.neg.default", "aten.relu.default",
+        "aten.zeros.default", "aten.mm.default", "aten.neg.default", "aten.relu.default",
         "aten.add.Tensor", "aten.sum.dim_IntList", "aten.gt.Scalar",
     ]  # fmt: skip
     seen = len(log.calls), len(ops.calls)
@@ -205,3 +206,120 @@ def test_members_are_tensors_own_again() -> None:
         other.start()
         other.join()
     assert found == [(3,)] and log.calls == []
+
+
+# What a dispatch mode sees, of x (2, 3), w (3, 3), b and v (3),
+# y (2, 3, 3), im (1, 2, 4, 4), k (2, 2, 3, 3), i (2), q (1, 2, 3, 4).
+SEEN = """x + 1 | 1 - x | 2 ** x | x // 2 | x % 2 | x @ w.t() | F.linear(x, w, b)
+    F.linear(y, w, b) | t.matmul(v, v) | x[0] | x[1:, ::2] | x[:, None] | x[:, 1] | x[x > 0]
+    x[..., 1] | x[t.tensor([0, 1])] | x.to(t.float64) | x.to(t.float32) | x.double()
+    x.contiguous() | x.t().contiguous() | x.reshape(-1) | x.T | x.expand_as(x) | x.split(1)
+    x.split([1, 1]) | x.norm() | x.max(1) | x.max(x) | x.median(1) | F.gelu(x)
+    F.softmax(x, -1) | F.relu6(x) | F.layer_norm(x, (3,)) | F.conv2d(im, k)
+    F.conv_transpose2d(im, k) | F.max_pool2d(im, 2) | F.avg_pool2d(im, 2)
+    F.adaptive_avg_pool2d(im, 2) | F.interpolate(im, scale_factor=2) | F.cross_entropy(x, i)
+    F.nll_loss(x, i) | F.mse_loss(x, x) | F.logsigmoid(x)
+    F.scaled_dot_product_attention(q, q, q) | x.masked_fill(x > 0, 1.0) | x.lerp(x, 0.5)
+    x.sum().item() | float(x.sum()) | t.tensor([1.0]) | t.as_tensor([1.0]) | t.empty(2)
+    t.arange(0, 3, 1.0) | t.randint(0, 3, (2,)) | x.fill_(1) | x.copy_(x + 0) | x.add_(x)
+    x.index_put_((i,), v) | x.scatter(1, i[:, None], 1.0)
+    F.grid_sample(im, t.zeros(1, 2, 2, 2)) | t.var_mean(x) | t.searchsorted(v, v) | x.fmod(2)
+    t.where(x > 0, x, -x) | x.detach()"""
+
+
+def seen_by(lib: Any) -> list[str]:
+    calls: list[str] = []
+
+    class Seen(lib.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            calls.append(str(func).removeprefix("aten."))
+            return func(*args, **(kwargs or {}))
+
+    said = []
+    for text in SEEN.replace("\n", "|").split("|"):
+        lib.manual_seed(0)
+        sizes = {"x": (2, 3), "w": (3, 3), "b": (3,), "v": (3,), "y": (2, 3, 3),
+                 "im": (1, 2, 4, 4), "k": (2, 2, 3, 3), "q": (1, 2, 3, 4)}  # fmt: skip
+        given = {name: lib.randn(size) for name, size in sizes.items()}
+        calls.clear()
+        names = {"t": lib, "F": lib.nn.functional, "i": lib.tensor([0, 1]), **given}
+        with Seen():
+            eval(text.strip(), names)
+        said.append(f"{text.strip()}: {' '.join(calls)}")
+    return said
+
+
+def test_dispatch_modes_see_what_pytorchs_do() -> None:
+    stored.same(seen_by(tn), stored.of_torch(seen_by))
+
+
+LAYERS: dict[str, Any] = {
+    "linear": lambda: (tn.nn.Sequential(tn.nn.Linear(3, 4), tn.nn.ELU(), tn.nn.Linear(4, 1)),
+                       2, 3),
+    "conv": lambda: (tn.nn.Sequential(tn.nn.Conv2d(2, 3, 3), tn.nn.BatchNorm2d(3), tn.nn.ReLU(),
+                                      tn.nn.ConvTranspose2d(3, 2, 3, 2, groups=1)), 1, 2, 5, 5),
+    "pools": lambda: (tn.nn.Sequential(tn.nn.MaxPool2d(2), tn.nn.Upsample(scale_factor=2),
+                                       tn.nn.AvgPool2d(2), tn.nn.GroupNorm(1, 2)), 1, 2, 8, 8),
+    "transformer": lambda: (tn.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 2, 3, 4),
+    "lstm": lambda: (tn.nn.LSTM(3, 2, batch_first=True), 1, 4, 3),
+    "norms": lambda: (tn.nn.Sequential(tn.nn.LayerNorm(3), tn.nn.RMSNorm(3), tn.nn.LogSigmoid(),
+                                       tn.nn.Softplus(), tn.nn.LogSoftmax(-1)), 2, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_is_seen_computes_and_is_recorded_as_ever(name: str) -> None:
+    def run(mode: Any) -> list[tn.Tensor]:
+        tn.manual_seed(0)
+        layer, *size = LAYERS[name]()
+        x = tn.randn(*size).requires_grad_()
+        with mode:
+            y = layer(x)
+            y = (y[0] if isinstance(y, tuple) else y) * 1
+            y[..., 0].mul_(x.sum())
+            y.square().sum().backward()
+        return [y.detach(), x.grad, *(p.grad for p in layer.parameters())]
+
+    ops = Ops()
+    for got, want in zip(run(ops), run(tn.enable_grad()), strict=True):
+        tn.testing.assert_close(got, want)
+    assert any("backward" in call or "mm" in call for call in ops.calls)
+
+
+def test_modes_keep_generators_and_views() -> None:
+    want = tn.randn(3, generator=tn.Generator().manual_seed(5))
+    x = tn.zeros(2, 2)
+    with Ops(), Ops() as ops:
+        got = tn.randn(3, generator=tn.Generator().manual_seed(5))
+        row = x[0]
+        row.fill_(1)
+    assert tn.equal(got, want) and x.tolist() == [[1, 1], [0, 0]] and row._base is x
+    assert ops.calls == ["aten.randn.generator", "aten.select.int", "aten.fill_.Scalar"]
+
+
+WHOLE = """t.tensor([1]) | t.as_tensor([1]) | t.asarray([1]) | t.promote_types(t.int32, t.float32)
+    t.result_type(x, 1) | t.can_cast(t.int32, t.float32) | t.scalar_tensor(1.0) | t.vander(x)
+    t.block_diag(x) | t.from_numpy(n) | t.unique(x) | t.broadcast_shapes((1,), (2,))"""
+
+
+def test_function_modes_see_what_makes_tensors_and_functions_whole() -> None:
+    def look(lib: Any) -> list[str]:
+        class Seen(lib.overrides.TorchFunctionMode):
+            def __torch_function__(
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                seen.append(func.__name__)
+                return func(*args, **(kwargs or {}))
+
+        said = []
+        for text in WHOLE.replace("\n", "|").split("|"):
+            seen: list[str] = []
+            x = lib.ones(2)
+            with Seen():
+                eval(text.strip(), {"t": lib, "x": x, "n": np.ones(2)})
+            said.append(f"{text.strip()}: {' '.join(seen)}")
+        return said
+
+    stored.same(look(tn), stored.of_torch(look))

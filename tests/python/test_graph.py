@@ -39,7 +39,7 @@ class Double(Function):
         (lambda x: x + 1, "AddBackward0"),
         (lambda x: x / 2, "DivBackward0"),
         (lambda x: x.t(), "TBackward0"),
-        (lambda x: x.T, "TransposeBackward0"),
+        (lambda x: x.T, "PermuteBackward0"),
         (lambda x: x.view(4), "ViewBackward0"),
         (lambda x: x.sum(), "SumBackward0"),
         (lambda x: x.sum(1), "SumBackward1"),

@@ -2,7 +2,8 @@
  *
  * Such a tensor is a header with sizes, a dtype and a device but no memory. A call with one among its
  * arguments is handed to the host below the tape: what the host returns is recorded as the operator's
- * results, and the operator's gradient is made of calls that come to the host in the same way. */
+ * results, and the operator's gradient is made of calls that come to the host in the same way.
+ * A thread can ask for all of its calls to come there, whatever their tensors are. */
 #ifndef TENON_WRAPPED_H
 #define TENON_WRAPPED_H
 
@@ -18,11 +19,15 @@ extern "C" {
 typedef enum tn_wrapped_ask {
     TN_WRAPPED_PARTS, /* recorded; TN_DECLINE: it does not make this operator of others */
     TN_WRAPPED_WHOLE, /* unrecorded */
-    TN_WRAPPED_EITHER /* unrecorded; TN_DECLINE: the core makes it of its parts, which come singly */
+    TN_WRAPPED_EITHER, /* unrecorded; TN_DECLINE: the core makes it of its parts, which come singly */
+    TN_WRAPPED_SEEN    /* nothing is recorded afterwards, so that results stay what they are */
 } tn_wrapped_ask;
 typedef tn_status (*tn_wrapped_call)(tn_wrapped_ask ask, const tn_op_info *op, const void *args,
                                      int inplace, tn_tensor **rets);
 TN_API void tn_wrapped_set_call(tn_wrapped_call call);
+/* Whether all calls of this thread come to the host; returns what it was. During a call that has
+ * come there it is off. */
+TN_API int tn_wrapped_watch(int on);
 
 /* A new tensor (strides NULL: packed). ctx is what the host knows it and all its aliases by;
  * end(ctx) when the last of them is gone, from any thread. */

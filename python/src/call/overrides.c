@@ -88,6 +88,17 @@ int tnp_override(const char *name, enum tnp_form form, PyObject *self, PyObject 
     return 1;
 }
 
+bool tnp_mode_takes(const char *name, PyObject *args, PyObject *kwargs, PyObject **ret_result) {
+    if (TNP_LIKELY(!modes)) return false;
+    PyObject *f = tnp_helper("overrides", "_ask_modes");
+    PyObject *words = kwargs ? Py_NewRef(kwargs) : PyDict_New();
+    *ret_result = f && words ? PyObject_CallFunction(f, "sOO", name, args, words) : NULL;
+    Py_XDECREF(words);
+    if (*ret_result != Py_NotImplemented) return true;
+    Py_DECREF(*ret_result);
+    return false;
+}
+
 PyObject *tnp_same_class(PyObject *self, PyObject *result) {
     if (!result || result == self || Py_TYPE(self) == tnp.tensor || !tnp_overrides(self))
         return result;

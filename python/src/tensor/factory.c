@@ -346,7 +346,7 @@ static bool dtype_arg(PyObject *o, int32_t *ret_dtype) {
 
 /* A new tensor as the modes that are entered want it; takes over the reference. */
 static PyObject *lifted(PyObject *made) {
-    if (!made || tnp.plain) return made;
+    if (!made || TNP_LIKELY(!tnp_watches())) return made;
     PyObject *f = tnp_helper("_tape.call_modes", "lifted");
     PyObject *r = f ? PyObject_CallFunctionObjArgs(f, made, NULL) : NULL;
     Py_DECREF(made);
@@ -355,10 +355,11 @@ static PyObject *lifted(PyObject *made) {
 
 static PyObject *py_tensor(PyObject *unused, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"data", "dtype", "device", "requires_grad", "pin_memory", NULL};
-    PyObject *data, *dtype = NULL, *device = NULL;
+    PyObject *taken, *data, *dtype = NULL, *device = NULL;
     int requires_grad = 0, pin = 0;
     int32_t slot;
     (void)unused;
+    if (tnp_mode_takes("tensor", args, kwargs, &taken)) return taken;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOpp:tensor", names, &data, &dtype, &device,
                                      &requires_grad, &pin) ||
         !dtype_arg(dtype, &slot))
@@ -378,14 +379,16 @@ static PyObject *py_tensor(PyObject *unused, PyObject *args, PyObject *kwargs) {
 
 static PyObject *py_as_tensor(PyObject *unused, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"data", "dtype", "device", NULL};
-    PyObject *data, *dtype = NULL, *device = NULL;
+    PyObject *taken, *data, *dtype = NULL, *device = NULL;
     int32_t slot;
     (void)unused;
+    if (tnp_mode_takes("as_tensor", args, kwargs, &taken)) return taken;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:as_tensor", names, &data, &dtype,
                                      &device) ||
         !dtype_arg(dtype, &slot))
         return NULL;
-    return finish(tnp_tensor_from(data, slot, -1), device, false);
+    PyObject *made = finish(tnp_tensor_from(data, slot, -1), device, false);
+    return tnp_is_tensor(data) || tnp_is_numpy_array(data) ? made : lifted(made);
 }
 
 /* t, or its memory without its history; t is taken over. */
@@ -398,9 +401,10 @@ static tn_tensor *cut(tn_tensor *t) {
 
 static PyObject *py_asarray(PyObject *unused, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"obj", "dtype", "device", "copy", "requires_grad", NULL};
-    PyObject *data, *dtype = NULL, *device = NULL, *copy = Py_None, *grad = NULL;
+    PyObject *taken, *data, *dtype = NULL, *device = NULL, *copy = Py_None, *grad = NULL;
     int32_t slot;
     (void)unused;
+    if (tnp_mode_takes("asarray", args, kwargs, &taken)) return taken;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOO:asarray", names, &data, &dtype, &device,
                                      &copy, &grad) ||
         !dtype_arg(dtype, &slot))

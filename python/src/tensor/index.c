@@ -215,6 +215,13 @@ static bool put_int(plan *p, int64_t i) {
     return select_at(p, i);
 }
 
+/* `:`, beside which other parts leave nothing to do. */
+static bool is_all(PyObject *slice) {
+    Py_ssize_t start, stop, step;
+    if (PySlice_Unpack(slice, &start, &stop, &step) < 0) PyErr_Clear();
+    return start == 0 && stop == PY_SSIZE_T_MAX && step == 1;
+}
+
 static bool put_part(plan *p, PyObject *part) {
     int64_t i;
     if (Py_TYPE(part) == &PyLong_Type) return tnp_int_from(part, &i) > 0 && put_int(p, i);
@@ -230,7 +237,7 @@ static bool put_part(plan *p, PyObject *part) {
     if (tnp_is_tensor(part)) return put_tensor(p, tn_tensor_ref(tnp_of(part)));
     if (PySlice_Check(part)) {
         if (p->dim >= tn_tensor_ndim(p->t)) return too_many(p->t);
-        if (!replace(p, step_slice(p->t, p->dim, part, p->writing))) return false;
+        if (!is_all(part) && !replace(p, step_slice(p->t, p->dim, part, p->writing))) return false;
         p->dim++;
         return true;
     }

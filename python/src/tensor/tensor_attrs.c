@@ -102,7 +102,6 @@ ATTR(get_mT) {
 ATTR(get_T) {
     (void)unused;
     int32_t n = tn_tensor_ndim(tnp_of(self));
-    if (n == 2) return PyObject_CallMethod(self, "transpose", "ii", 0, 1);
     PyObject *order = PyList_New(n);
     for (int32_t i = 0; order && i < n; i++) PyList_SetItem(order, i, PyLong_FromLong(n - 1 - i));
     PyObject *r = order ? PyObject_CallMethod(self, "permute", "O", order) : NULL;

@@ -444,7 +444,9 @@ static PyObject *as_subclass(PyObject *self, PyObject *cls) {
         PyErr_SetString(PyExc_TypeError, "as_subclass() takes a subclass of Tensor");
         return NULL;
     }
+    int watched = tn_wrapped_watch(0); /* the alias is no call of the program */
     tn_tensor *alias = tnp_check_layout((PyTypeObject *)cls) ? tnp_alias(tnp_of(self)) : NULL;
+    tn_wrapped_watch(watched);
     return alias ? tnp_wrap_as(alias, (PyTypeObject *)cls) : NULL;
 }
 

@@ -7,6 +7,10 @@
 
 #include "binding_priv.h"
 
+static _Thread_local bool watches;
+
+bool tnp_watches(void) { return watches; }
+
 static void end_wrapped(void *ctx) {
     tnp_wrapped *s = ctx;
     if (Py_IsInitialized()) {
@@ -99,7 +103,9 @@ int tnp_wrapped_item(const tn_tensor *t, tn_scalar *ret_scalar) {
 static PyObject *object_of(const tn_view *v) {
     tn_tensor *t = (tn_tensor *)(void *)(uintptr_t)v;
     if (!t) Py_RETURN_NONE;
-    return v->word & TN_W_SCALAR ? tnp_item_of(t) : tnp_wrap(tn_tensor_ref(t));
+    if (!(v->word & TN_W_SCALAR)) return tnp_wrap(tn_tensor_ref(t));
+    tn_scalar s;
+    return tnp_check(tn_tensor_item(t, &s)) < 0 ? NULL : tnp_scalar_to(&s);
 }
 
 static PyObject *list_of(tn_views list) {
@@ -161,7 +167,10 @@ static PyObject *value_of(const tn_field *f, const void *args) {
     case TN_F_STR:
         if (!*(const char *const *)p) Py_RETURN_NONE;
         return PyUnicode_FromString(*(const char *const *)p);
-    default: Py_RETURN_NONE; /* a generator, which the program's own draws do not need */
+    case TN_F_GENERATOR:
+        if (!*(tn_generator *const *)p) Py_RETURN_NONE;
+        return tnp_generator_object(tn_generator_ref(*(tn_generator *const *)p));
+    default: Py_RETURN_NONE;
     }
 }
 
@@ -243,15 +252,21 @@ static tn_status ask_python(tn_wrapped_ask ask, const tn_op_info *op, const void
     if (ask == TN_WRAPPED_PARTS ? !known : ask == TN_WRAPPED_EITHER && known) return TN_DECLINE;
     PyObject *f = tnp_helper("_tape.wrapped", ask == TN_WRAPPED_PARTS ? "parts" : "whole");
     PyObject *fields = f ? fields_of(&meta, args) : NULL;
-    PyObject *got = fields ? PyObject_CallFunction(f, "siO", op->name, inplace, fields) : NULL;
+    PyObject *got = fields ? PyObject_CallFunction(f, "siiO", op->name, inplace,
+                                                   ask == TN_WRAPPED_WHOLE, fields)
+                           : NULL;
     Py_XDECREF(fields);
     if (!got) return TN_E_HOST;
+    if (got == Py_NotImplemented && ask == TN_WRAPPED_PARTS) {
+        Py_DECREF(got);
+        return TN_DECLINE;
+    }
     if (inplace) {
         const tn_field *self = &meta.fields[meta.in_field[0]];
         tn_view *v = *(tn_view *const *)(const void *)((const char *)args + self->offset);
         rets[0] = tn_tensor_ref((tn_tensor *)(void *)v);
     } else if (meta.nout > 0) {
-        st = take_all(&meta, got, ask == TN_WRAPPED_PARTS, rets);
+        st = take_all(&meta, got, ask != TN_WRAPPED_WHOLE, rets);
     }
     Py_DECREF(got);
     return st;
@@ -265,7 +280,15 @@ static tn_status on_call(tn_wrapped_ask ask, const tn_op_info *op, const void *a
     return st;
 }
 
+static PyObject *watch_calls(PyObject *unused, PyObject *on) {
+    (void)unused;
+    watches = PyObject_IsTrue(on) == 1;
+    return PyBool_FromLong(tn_wrapped_watch(watches));
+}
+
 static PyMethodDef methods[] = {
+    {"_watch_calls", watch_calls, METH_O,
+     "Whether all calls of this thread come to _tape.wrapped; returns what it was."},
     {"_make_wrapped", make_wrapped, METH_VARARGS, "A tensor without memory of a class of its own."},
     {"_is_wrapped", is_wrapped, METH_O, "Whether it is one."},
     {NULL, NULL, 0, NULL},

@@ -115,7 +115,7 @@ PyObject *tnp_scalar_to(const tn_scalar *s) {
 }
 
 int tnp_item_from(const tn_tensor *t, tn_scalar *ret_scalar) {
-    if (TNP_UNLIKELY(tn_tensor_layout(t) == TN_LAYOUT_WRAPPED))
+    if (TNP_UNLIKELY(tn_tensor_layout(t) == TN_LAYOUT_WRAPPED || tnp_watches()))
         return tnp_wrapped_item(t, ret_scalar);
     return tnp_check(tn_tensor_item(t, ret_scalar));
 }

@@ -13,8 +13,7 @@ tn_generator *tnp_generator_of(PyObject *o) {
     return Py_TYPE(o) == tnp.generator ? ((generator_object *)o)->gen : NULL;
 }
 
-/* Takes over gen. */
-static PyObject *generator_wrap(tn_generator *gen) {
+PyObject *tnp_generator_object(tn_generator *gen) {
     generator_object *g = PyObject_New(generator_object, tnp.generator);
     if (g)
         g->gen = gen;
@@ -32,7 +31,7 @@ static PyObject *generator_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", names, &where)) return NULL;
     if (where && where != Py_None && !tnp_device_from(where, &device)) return NULL;
     tn_status st = tn_generator_new(device, &gen);
-    return st == TN_OK ? generator_wrap(gen) : tnp_raise(st);
+    return st == TN_OK ? tnp_generator_object(gen) : tnp_raise(st);
 }
 
 static void generator_dealloc(PyObject *self) {
@@ -174,7 +173,7 @@ static PyObject *default_of(PyObject *unused, PyObject *where) {
     (void)unused;
     if (!tnp_device_from(where, &device)) return NULL;
     tn_generator *gen = tn_generator_default(device);
-    return gen ? generator_wrap(tn_generator_ref(gen)) : PyErr_NoMemory();
+    return gen ? tnp_generator_object(tn_generator_ref(gen)) : PyErr_NoMemory();
 }
 
 static PyObject *seed_all(PyObject *unused, PyObject *value) {
@@ -207,7 +206,7 @@ bool tnp_generator_init(PyObject *module) {
     tnp.generator = (PyTypeObject *)PyType_FromSpec(&spec);
     if (!tnp.generator) return false;
     tn_device cpu = {0, 0};
-    default_generator = generator_wrap(tn_generator_ref(tn_generator_default(cpu)));
+    default_generator = tnp_generator_object(tn_generator_ref(tn_generator_default(cpu)));
     return default_generator && PyModule_AddFunctions(module, functions) == 0 &&
            PyModule_AddObjectRef(module, "Generator", (PyObject *)tnp.generator) == 0 &&
            PyModule_AddObjectRef(module, "default_generator", default_generator) == 0;

@@ -1,8 +1,9 @@
 """Modes that see calls: TorchFunctionMode, and TorchDispatchMode below it.
 
-A mode sees what Python code calls while it is entered: functions and methods that are operators,
-and what handle_torch_function is asked about. Inside its method the modes outside of it see the
-calls. What the core does by itself, in a backward pass or in a composite operator, is no call.
+A function mode sees what Python code calls while it is entered: functions and methods that are
+operators, and what handle_torch_function is asked about. A dispatch mode sees what these are made
+of, below the tape, and what a backward pass computes: the core hands every call of the thread to
+`_tape.wrapped`. Inside its method the modes outside of it see the calls.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from tenon import _C
 
-_METHOD, _INPLACE = 1, 2
+entered = [0]  # how many function modes are, in all threads
 
 
 class _Stacks(threading.local):
@@ -31,6 +32,12 @@ def functions() -> list[Any]:
     return _stacks.functions
 
 
+def sees_whole_functions() -> bool:
+    """Whether the innermost function mode is a program's, which sees functions and not their
+    parts."""
+    return bool(_stacks.functions) and bool(_stacks.functions[-1].sees_members)
+
+
 def dispatch() -> list[Any]:
     """The thread's dispatch modes, the innermost last."""
     return _stacks.dispatch
@@ -38,12 +45,21 @@ def dispatch() -> list[Any]:
 
 def _push(stack: list[Any], mode: Any) -> None:
     stack.append(mode)
-    _C._mode_depth(1)
+    if stack is _stacks.functions:
+        _C._mode_depth(1)
+        entered[0] += 1
+    else:
+        _C._watch_calls(True)
 
 
 def _pop(stack: list[Any]) -> Any:
-    _C._mode_depth(-1)
-    return stack.pop()
+    mode = stack.pop()
+    if stack is _stacks.functions:
+        _C._mode_depth(-1)
+        entered[0] -= 1
+    else:
+        _C._watch_calls(bool(stack))
+    return mode
 
 
 def _lend(step: int) -> None:
@@ -100,8 +116,8 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
 
 class TorchDispatchMode:
-    """Sees operators that Python code calls as `__torch_dispatch__(func, types, args, kwargs)`,
-    where func is one of `ops.aten`, after function modes and classes that override."""
+    """Sees operators as `__torch_dispatch__(func, types, args, kwargs)`, where func is one of
+    `ops.aten`, after function modes and classes that override."""
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -121,33 +137,6 @@ class TorchDispatchMode:
         return cls(*args, **kwargs)
 
 
-# Methods of Python's operators, and those of the op table that they stand for.
-_SPOKEN = {
-    f"__{sign}__": f"bitwise_{name}"
-    for sign, name in (("and", "and"), ("or", "or"), ("xor", "xor"), ("lshift", "left_shift"),
-                       ("rshift", "right_shift"))
-} | {f"__{name}__": name for name in ("lt", "le", "gt", "ge", "eq", "ne")}  # fmt: skip
-# With a number in front; which side it stands on matters to the others, which no mode sees.
-_REVERSED = {
-    "__radd__": "add", "__rmul__": "mul", "__rsub__": "rsub", "__rand__": "bitwise_and",
-    "__ror__": "bitwise_or", "__rxor__": "bitwise_xor",
-}  # fmt: skip
-
-# Operators whose sizes may be written out, `x.view(2, 3)`: how many arguments come before them.
-_SPREAD = dict.fromkeys(
-    ("view", "reshape", "permute", "expand", "repeat", "tile", "flip", "sum_to_size", "new_empty",
-     "new_zeros", "new_ones", "permute_copy"), 1,
-) | dict.fromkeys(("empty", "ones", "rand", "randn", "zeros"), 0)  # fmt: skip
-
-
-def _gathered(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments with sizes that are written out in a list, as `ops.aten` takes them."""
-    before = _SPREAD.get(name, len(args))
-    if before < len(args) and all(isinstance(a, int) for a in args[before:]):
-        return (*args[:before], list(args[before:]))
-    return args
-
-
 def lifted(made: Any) -> Any:
     """A tensor that was made of Python's numbers, as the innermost dispatch mode wants it."""
     if not _stacks.dispatch:
@@ -159,22 +148,3 @@ def lifted(made: Any) -> Any:
         func = namespace.lift_fresh.default
         result = mode.__torch_dispatch__(func, (), (made.detach(),), {})
     return result.requires_grad_() if wants else result
-
-
-def dispatched(
-    name: str, form: int, public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """The result of an operator: the innermost dispatch mode's, or the operator's own."""
-    if not _stacks.dispatch:
-        return public(*args, **kwargs)
-    name = _REVERSED.get(name) or _SPOKEN.get(name, name)
-    if form == _INPLACE:
-        name += "_"
-    from tenon._tensor.aten import overload_for
-
-    args = _gathered(name, args)
-    func = overload_for(name, args, kwargs)
-    with outside(_stacks.dispatch) as mode:
-        if func is None:  # what is no operator of the table, indexing for one
-            return public(*args, **kwargs)
-        return mode.__torch_dispatch__(func, (), args, kwargs)

@@ -16,6 +16,7 @@ from types import FunctionType
 from typing import Any
 
 from tenon import _C
+from tenon._tape.call_modes import entered, sees_whole_functions
 
 _PLAIN = {_C.Tensor, _C.dtype, _C.device, _C.Size, int, float, bool, str, type(None)}
 
@@ -136,6 +137,11 @@ def overridable(
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
+            if entered[0] and sees_whole_functions():
+                from tenon.overrides import _handle, _overloaded
+
+                found = _overloaded(_askable((*args, *kwargs.values())))
+                return _handle(public or call, found, args, kwargs)
             for arg in args:
                 if type(arg) not in _PLAIN:
                     break
@@ -159,6 +165,20 @@ def overridable(
             raise refusal from err
 
     _asking.add(call)
+    return call
+
+
+def seen_by_modes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, about which modes of programs are asked and no classes."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if entered[0] and sees_whole_functions():
+            from tenon.overrides import _handle
+
+            return _handle(call, [], args, kwargs)
+        return function(*args, **kwargs)
+
     return call
 
 

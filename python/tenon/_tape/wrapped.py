@@ -8,6 +8,7 @@ turn.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -39,7 +40,7 @@ IMPLICIT = frozenset((
     "rnn_tanh", "rnn_relu", "reshape", "view_as", "reshape_as", "flatten", "ravel", "unflatten",
     "movedim", "movedim_int", "expand_as", "broadcast_to", "narrow", "chunk", "tensor_split",
     "real", "imag", "diagflat", "to_dense", "grid_sampler", "softmin", "interpolate", "_share",
-    "_expand_reduced", "_move",
+    "_expand_reduced", "_move", "norm", "split",
 ))  # fmt: skip
 
 
@@ -55,8 +56,61 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return result if rows is input else result.view(*input.shape[:-1], weight.shape[0])
 
 
+def _matmul(input: Tensor, other: Tensor) -> Any:
+    """A matrix that needs a gradient before a batch is one product of matrices."""
+    if not (input.dim() == 2 and other.dim() > 2 and input.requires_grad):
+        return NotImplemented
+    rows = other.mT.reshape(-1, input.shape[1])
+    result = tenon.mm(rows, input.t()).view(*other.shape[:-2], other.shape[-1], input.shape[0])
+    return result.mT
+
+
 def _square(input: Tensor) -> Tensor:
     return input**2
+
+
+def _cross_entropy(
+    input: Tensor, target: Tensor, weight: Any, ignore_index: int, reduction: str,
+    label_smoothing: float,
+) -> Any:  # fmt: skip
+    """Classes without smoothing; the core makes the others of other operators itself."""
+    from tenon.nn import functional
+
+    if not target.is_floating_point() and label_smoothing == 0 and input.dim() == 2:
+        logs = tenon.log_softmax(input, 1)
+        return functional.nll_loss(logs, target, weight, None, ignore_index, None, reduction)
+    return NotImplemented
+
+
+class _Turned(threading.local):
+    output_padding: Any = None  # of the transposed convolution that is running
+
+
+_turned = _Turned()
+
+
+def _conv_transpose(
+    input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, output_padding: Any,
+    groups: int, dilation: Any,
+) -> Tensor:  # fmt: skip
+    dims = weight.dim() - 2
+    batch = input if input.dim() == dims + 2 else input.unsqueeze(0)
+    sizes = [
+        (n - 1) * s - 2 * p + d * (k - 1) + more + 1
+        for n, s, p, d, k, more in zip(
+            batch.shape[2:], stride, padding, dilation, weight.shape[2:], output_padding,
+            strict=True,
+        )
+    ]  # fmt: skip
+    whole = [batch.shape[0], weight.shape[1] * groups, *sizes]
+    _turned.output_padding = list(output_padding)
+    try:
+        made: Tensor = _C._op("_conv_backward_input")(
+            batch, weight, bias, whole, stride, padding, dilation, groups
+        )
+    finally:
+        _turned.output_padding = None
+    return made if batch is input else made.squeeze(0)
 
 
 def _step(name: str) -> Callable[..., None]:
@@ -68,6 +122,8 @@ def _step(name: str) -> Callable[..., None]:
 
 PARTS: dict[str, Callable[..., Any]] = {
     "linear": _linear, "square": _square, "_sgd_": _step("sgd_"), "_adam_": _step("adam_"),
+    "cross_entropy": _cross_entropy, "matmul": _matmul,
+    **{f"conv_transpose{n}d": _conv_transpose for n in (1, 2, 3)},
 }  # fmt: skip
 
 
@@ -154,7 +210,118 @@ def _conv(
     return "convolution", (input, weight, bias, *rest), {}
 
 
-_RENAMED: dict[str, Callable[..., _Call]] = {
+def _empty(like: Tensor, size: Any) -> Tensor:
+    """A tensor that an operator is called with for its size, without memory of that size."""
+    return like.detach().reshape(-1)[:1].expand(size) if like.numel() else like.new_empty(size)
+
+
+def _conv_of_gradient(grad: Tensor, weight: Tensor, bias: Any, *rest: Any) -> _Call:
+    """The gradient by its input of a transposed convolution."""
+    del bias
+    *steps, groups = rest
+    stride, padding, dilation = steps
+    sizes = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, s, p, d, k in zip(
+            grad.shape[2:], stride, padding, dilation, weight.shape[2:], strict=True
+        )
+    ]
+    size = [grad.shape[0], weight.shape[0], *sizes]
+    args = (grad, _empty(grad, size), weight, None, *steps, True, [0] * len(stride), groups)
+    return "convolution_backward", (*args, [True, False, False]), {}
+
+
+def _conv_backward_input(grad: Tensor, weight: Tensor, bias: Any, size: Any, *rest: Any) -> _Call:
+    *steps, groups = rest
+    more = _turned.output_padding
+    if more is not None:
+        return "convolution", (grad, weight, bias, *steps, True, more, groups), {}
+    args = (grad, _empty(grad, size), weight, None, *steps, False, [0] * len(steps[0]), groups)
+    return "convolution_backward", (*args, [True, False, False]), {}
+
+
+def _conv_backward_weight(grad: Tensor, input: Tensor, size: Any, *rest: Any) -> _Call:
+    *steps, groups = rest
+    args = (grad, input, _empty(grad, size), None, *steps, False, [0] * len(steps[0]), groups)
+    return "convolution_backward", (*args, [False, True, False]), {}
+
+
+def _dropout(input: Tensor, p: float, scale: float, generator: Any) -> _Call | None:
+    if generator is not None or p >= 1:
+        return None
+    return "native_dropout", (input, p, True), {}
+
+
+def _flash(
+    query: Tensor, key: Tensor, value: Tensor, mask: Any, causal: bool, scale: float
+) -> _Call:
+    name = "_scaled_dot_product_flash_attention_for_cpu"
+    return name, (query, key, value, 0.0, causal), {"attn_mask": mask, "scale": scale}
+
+
+def _flash_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Any, y: Tensor, lse: Tensor,
+    causal: bool, scale: float,
+) -> _Call:  # fmt: skip
+    name = "_scaled_dot_product_flash_attention_for_cpu_backward"
+    args = (grad, query, key, value, y, lse, 0.0, causal)
+    return name, args, {"attn_mask": mask, "scale": scale}
+
+
+def _grid_sample(
+    input: Tensor, grid: Tensor, along: Any, mode: int, padding: int, align: bool
+) -> _Call | None:
+    if along is not None or input.dim() != 4:
+        return None
+    return "grid_sampler_2d", (input, grid, mode, padding, align), {}
+
+
+# What a call of another name returns, as the operator's results.
+_TAKEN: dict[str, Callable[[Any], Any]] = {
+    "_conv_backward_weight": lambda found: found[1],
+    "log_sigmoid": lambda found: found[0] if isinstance(found, tuple) else found,
+}
+
+
+def _taken(name: str, result: Any) -> Any:
+    if name in ("_conv_backward_input", "_conv") and isinstance(result, tuple):
+        return result[0]
+    return _TAKEN[name](result) if name in _TAKEN else result
+
+
+_RENAMED: dict[str, Callable[..., _Call | None]] = {
+    "_conv_backward_input": _conv_backward_input,
+    "_conv_backward_weight": _conv_backward_weight,
+    "_dropout": _dropout,
+    "log_sigmoid": lambda x: ("log_sigmoid_forward", (x,), {}),
+    "_masked_scale": lambda grad, mask, scale: ("native_dropout_backward", (grad, mask, scale), {}),
+    "_flash_attention": _flash,
+    "_flash_attention_backward": _flash_backward,
+    "_grid_sample": _grid_sample,
+    "_nll_loss": lambda *args: ("nll_loss_forward", args, {}),
+    "_nll_loss_backward": lambda grad, target, weight, total, size, reduction, ignored: (
+        "nll_loss_backward",
+        (grad, _empty(grad, size), target, weight, reduction, ignored, total), {},
+    ),
+    "_layer_norm_backward": lambda grad, x, shape, mean, rstd, weight, *mask: (
+        "native_layer_norm_backward",
+        (grad, x, shape, mean, rstd, weight, weight if mask[2] else None, list(mask)), {},
+    ),
+    "_batch_norm_backward": lambda grad, x, weight, mean, invstd, training, *mask: (
+        "native_batch_norm_backward",
+        (grad, x, weight, None, None, mean, invstd, training, 0.0, list(mask)), {},
+    ),
+    "_avg_pool2d_backward": lambda grad, size, *rest: (
+        "avg_pool2d_backward", (grad, _empty(grad, size), *rest), {},
+    ),
+    "_upsample_nearest2d_backward": lambda grad, size, high, wide: (
+        "upsample_nearest2d_backward", (grad, list(grad.shape[2:]), size, high, wide), {},
+    ),
+    "_upsample_bilinear2d_backward": lambda grad, size, align, high, wide: (
+        "upsample_bilinear2d_backward", (grad, list(grad.shape[2:]), size, align, high, wide), {},
+    ),
+    "_elu_backward": lambda grad, x, alpha: ("elu_backward", (grad, alpha, 1, 1, False, x), {}),
+    "_softplus_backward": lambda *args: ("softplus_backward", args, {}),
     "_mul_conj": _product,
     "_scale_conj": _product,
     "_div_conj": _quotient,
@@ -183,12 +350,18 @@ _RENAMED: dict[str, Callable[..., _Call]] = {
 }  # fmt: skip
 
 
-def _call(name: str, inplace: bool, fields: list[_Field]) -> tuple[Any, tuple[Any, ...], Any]:
+def _call(
+    name: str, inplace: bool, recorded: bool, fields: list[_Field]
+) -> tuple[Any, tuple[Any, ...], Any]:
     """The form of `ops.aten` that a call is, and its arguments."""
     from tenon._tensor import aten
 
-    if name in _RENAMED and not inplace:
-        public, args, kwargs = _RENAMED[name](*(f[3] for f in fields))
+    rename = None if inplace else _RENAMED.get(name)
+    if name == "_conv" and not recorded and _C._current_pass()[0]:
+        rename = _conv_of_gradient
+    renamed = None if rename is None else rename(*(f[3] for f in fields))
+    if renamed is not None:
+        public, args, kwargs = renamed
         return aten.overload_for(public, args, kwargs), args, kwargs
     args, kwargs = _arguments(fields)
     public, known = _public_names().get(name, (name, False))
@@ -209,7 +382,7 @@ def _below() -> Iterator[None]:
         _C._disable_overrides(-1)
 
 
-def parts(name: str, inplace: bool, fields: list[_Field]) -> Any:
+def parts(name: str, inplace: bool, recorded: bool, fields: list[_Field]) -> Any:
     """A call of an operator that is made of others."""
     with _below():
         return PARTS[name](*(f[3] for f in fields))
@@ -217,7 +390,7 @@ def parts(name: str, inplace: bool, fields: list[_Field]) -> Any:
 
 def item(t: Tensor) -> Any:
     """The one element of a tensor, as a number."""
-    return whole("_local_scalar_dense", False, [("input", False, None, t)])
+    return whole("_local_scalar_dense", False, False, [("input", False, None, t)])
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -228,9 +401,13 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield from _tensors(v)
 
 
-def whole(name: str, inplace: bool, fields: list[_Field]) -> Any:
+def whole(name: str, inplace: bool, recorded: bool, fields: list[_Field]) -> Any:
     """What the first class that does not decline makes of a call, subclasses before their bases."""
-    func, args, kwargs = _call(name, inplace, fields)
+    watched = _C._watch_calls(False)  # what is asked of the arguments here is no call
+    try:
+        func, args, kwargs = _call(name, inplace, recorded, fields)
+    finally:
+        _C._watch_calls(watched or bool(call_modes.dispatch()))
     classes: list[type] = []
     for t in _tensors((args, tuple(kwargs.values()))):
         cls = type(t)
@@ -242,12 +419,12 @@ def whole(name: str, inplace: bool, fields: list[_Field]) -> Any:
         with call_modes.outside(call_modes.dispatch()) as mode, _below():
             result = mode.__torch_dispatch__(func, types, args, kwargs)
         if result is not NotImplemented:
-            return result
+            return _taken(name, result)
     with _below():
         for cls in classes:
             result = cls.__torch_dispatch__(func, types, args, kwargs)
             if result is not NotImplemented:
-                return result
+                return _taken(name, result)
     raise TypeError(
         f"Multiple dispatch failed for '{func}'; all __torch_dispatch__ handlers returned "
         "NotImplemented:\n\n" + "\n".join(f"  - tensor subclass {c}" for c in classes)

@@ -30,17 +30,32 @@ _FORMS = frozenset((
 ))  # fmt: skip
 _ARITHMETIC = frozenset(
     f"{name}{end}"
-    for name in ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "bitwise_and",
-                 "bitwise_or", "bitwise_xor", "maximum")
+    for name in ("add", "sub", "rsub", "mul", "div", "bitwise_and", "bitwise_or", "bitwise_xor")
     for end in ("", "_")
 )  # fmt: skip
-_COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "floor_divide"))
-_REDUCED = {"sum": "dim_IntList", "mean": "dim", "prod": "dim_int", "any": "dim", "all": "dim"}
+_COMPARISONS = frozenset(
+    f"{name}{end}"
+    for name in ("eq", "ne", "lt", "le", "gt", "ge", "remainder", "fmod")
+    for end in ("", "_")
+)
+# Forms for a number in a place, and for a tensor there.
+_BY_KIND = {
+    "fill_": (1, "value", "Scalar", "Tensor"), "masked_fill": (2, "value", "Scalar", "Tensor"),
+    "masked_fill_": (2, "value", "Scalar", "Tensor"), "lerp": (2, "weight", "Scalar", "Tensor"),
+    "lerp_": (2, "weight", "Scalar", "Tensor"), "scatter": (3, "value", "value", "src"),
+    "scatter_": (3, "value", "value", "src"),
+}  # fmt: skip
+_REDUCED = {
+    "sum": "dim_IntList", "mean": "dim", "prod": "dim_int", "any": "dim", "all": "dim",
+    "median": "dim", "nanmedian": "dim",
+}  # fmt: skip
 # Operators of which PyTorch calls one form alone.
 _ONE_FORM = {
     "flatten": "using_ints", "softmax": "int", "log_softmax": "int", "transpose": "int",
     "select": "int", "unbind": "int", "unflatten": "int", "split": "Tensor", "slice": "Tensor",
     "index": "Tensor", "where": "self", "std": "correction", "var": "correction",
+    "std_mean": "correction", "var_mean": "correction", "empty": "memory_format",
+    "searchsorted": "Tensor", "bucketize": "Tensor", "randint": "low",
 }  # fmt: skip
 
 
@@ -74,6 +89,69 @@ def _in(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
+def _nll_loss_backward(
+    grad: Tensor,
+    x: Tensor,
+    target: Tensor,
+    weight: Any,
+    reduction: int,
+    ignored: int,
+    total: Tensor,
+) -> Any:
+    call = _C._op("_nll_loss_backward")
+    return call(grad, target, weight, total, list(x.shape), reduction, ignored)
+
+
+def _layer_norm_backward(
+    grad: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, bias: Any,
+    output_mask: Any,
+) -> Any:  # fmt: skip
+    call = _C._op("_layer_norm_backward")
+    return call(grad, x, shape, mean, rstd, weight, *map(bool, output_mask))
+
+
+def _batch_norm_backward(
+    grad: Tensor, x: Tensor, weight: Any, running_mean: Any, running_var: Any, save_mean: Any,
+    save_invstd: Any, train: bool, eps: float, output_mask: Any,
+) -> Any:  # fmt: skip
+    if not train and save_mean is None:
+        save_mean, save_invstd = running_mean, (running_var + eps).rsqrt()
+    call = _C._op("_batch_norm_backward")
+    return call(grad, x, weight, save_mean, save_invstd, train, *map(bool, output_mask))
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False, *,
+    attn_mask: Any = None, scale: float | None = None,
+) -> Any:  # fmt: skip
+    """Attention, and the logarithms of its sums."""
+    if dropout_p:
+        raise NotImplementedError("this form of attention has no dropout")
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    return _C._op("_flash_attention")(query, key, value, attn_mask, is_causal, scale)
+
+
+def _attention_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor,
+    dropout_p: float, is_causal: bool, *, attn_mask: Any = None, scale: float | None = None,
+) -> Any:  # fmt: skip
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    call = _C._op("_flash_attention_backward")
+    return call(grad, query, key, value, attn_mask, out, lse, is_causal, scale)
+
+
+def _avg_pool2d_backward(grad: Tensor, x: Tensor, *rest: Any) -> Any:
+    return _C._op("_avg_pool2d_backward")(grad, list(x.shape), *rest)
+
+
+def _elu_backward(
+    grad: Tensor, alpha: Any, scale: Any, input_scale: Any, is_result: bool, x: Tensor
+) -> Any:
+    if is_result:
+        return grad * tenon.where(x <= 0, (x + alpha * scale) * input_scale, scale)
+    return _C._op("_elu_backward")(grad * scale, x * input_scale, alpha) * input_scale
+
+
 # Operators that have no name of their own here.
 PARTS: dict[str, Callable[..., Any]] = {
     "alias": lambda x: x.view_as(x),
@@ -95,6 +173,22 @@ PARTS: dict[str, Callable[..., Any]] = {
     "_log_softmax_backward_data": lambda g, y, dim, dtype: _C._op("_log_softmax_backward")(
         g, y, dim
     ),
+    "log_sigmoid_forward": lambda x: (tenon.nn.functional.logsigmoid(x), x.new_empty(0)),
+    "nll_loss_forward": lambda *args: _C._op("_nll_loss")(*args),
+    "nll_loss_backward": _nll_loss_backward,
+    "native_layer_norm_backward": _layer_norm_backward,
+    "native_batch_norm_backward": _batch_norm_backward,
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "avg_pool2d_backward": _avg_pool2d_backward,
+    "upsample_nearest2d_backward": lambda grad, out, size, high=None, wide=None: _C._op(
+        "_upsample_nearest2d_backward"
+    )(grad, size, high, wide),
+    "upsample_bilinear2d_backward": lambda grad, out, size, align, high=None, wide=None: _C._op(
+        "_upsample_bilinear2d_backward"
+    )(grad, size, align, high, wide),
+    "elu_backward": _elu_backward,
+    "softplus_backward": lambda *args: _C._op("_softplus_backward")(*args),
     "_local_scalar_dense": lambda x: x.item(),
     "_softmax": lambda x, dim, half_to_float=False: x.softmax(dim),
     "_log_softmax": lambda x, dim, half_to_float=False: x.log_softmax(dim),
@@ -222,22 +316,41 @@ namespace = Aten()
 
 def overload_for(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpOverload | None:
     """The form that PyTorch names for a call; None: the name is not an operator's."""
+    other = args[1] if len(args) > 1 else kwargs.get("other")
+    if name in ("max", "min") and isinstance(other, Tensor):
+        name += "imum"
+    if name == "split" and isinstance(other, list | tuple):
+        name = "split_with_sizes"
     packet = getattr(namespace, name, None)
     if packet is None:
         return None
-    other = args[1] if len(args) > 1 else kwargs.get("other")
     if name == "rsub":
         return packet.Tensor if isinstance(other, Tensor) else packet.Scalar
     if name in _ARITHMETIC:
         return packet.Tensor
     if name in _COMPARISONS:
         return packet.Tensor if isinstance(other, Tensor) else packet.Scalar
-    if name == "pow":
-        return packet.Tensor_Tensor if isinstance(other, Tensor) else packet.Tensor_Scalar
+    if name in ("pow", "pow_"):
+        if not isinstance(args[0], Tensor):
+            return packet.Scalar
+        by_tensor = packet.Tensor if name == "pow_" else packet.Tensor_Tensor
+        return (
+            by_tensor
+            if isinstance(other, Tensor)
+            else getattr(packet, "Scalar" if name == "pow_" else "Tensor_Scalar")
+        )
+    if name in ("rand", "randn") and kwargs.get("generator") is not None:
+        return packet.generator
+    if name in _BY_KIND:
+        place, word, number, tensor = _BY_KIND[name]
+        value = args[place] if len(args) > place else kwargs.get(word)
+        return getattr(packet, tensor if isinstance(value, Tensor) else number)
+    if name == "arange" and len(args) > 1:
+        return packet.start_step if len(args) > 2 else packet.start
+    if name == "view" and not isinstance(other, list | tuple):
+        return packet.dtype
     if name in _ONE_FORM:
         return getattr(packet, _ONE_FORM[name])
-    if name in ("max", "min") and isinstance(other, Tensor):
-        return packet.other
     if name in ("max", "min", "squeeze") and (other is not None or "dim" in kwargs):
         return packet.dim
     if name in _REDUCED and (other is not None or "dim" in kwargs):

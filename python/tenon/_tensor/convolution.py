@@ -30,10 +30,19 @@ def convolution_backward(
     """The gradients by input, weight and bias that output_mask asks for, None for the others."""
     del bias_sizes
     by: list[Tensor | None] = [None, None, None]
+    plain = not transposed and input.dim() == weight.dim()
+    if plain and output_mask[0]:
+        by[0] = tenon._C._op("_conv_backward_input")(
+            grad_output, weight, None, list(input.shape), stride, padding, dilation, groups
+        )
+    if plain and output_mask[1]:
+        by[1] = tenon._C._op("_conv_backward_weight")(
+            grad_output, input, list(weight.shape), stride, padding, dilation, groups
+        )
     with tenon.enable_grad():
         x = input.detach().requires_grad_(bool(output_mask[0]))
         w = weight.detach().requires_grad_(bool(output_mask[1]))
-        wanted = [i for i in (0, 1) if output_mask[i]]
+        wanted = [i for i in (0, 1) if output_mask[i] and not plain]
         if wanted:
             out = convolution(
                 x, w, None, stride, padding, dilation, transposed, output_padding, groups

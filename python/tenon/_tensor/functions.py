@@ -168,6 +168,7 @@ def _raise_category(low: dtype, high: dtype) -> dtype:
     return low.to_complex() if low.is_floating_point and high.is_complex else high
 
 
+@overridable.seen_by_modes
 def can_cast(from_: dtype, to: dtype) -> builtins.bool:
     """True when a conversion loses no category: complex to real, float to int, number to bool.
 
@@ -376,6 +377,11 @@ def broadcast_shapes(*shapes: Any) -> Size:
     tenon.Size([3, 2])
     """
     sizes = [(s,) if isinstance(s, builtins.int) else tuple(s) for s in shapes]
+    rank = max(map(len, sizes), default=0)
+    columns = list(zip(*((1,) * (rank - len(s)) + s for s in sizes), strict=True))
+    wide = [next((n for n in column if n != 1), 1) for column in columns]
+    if all(n in (1, w) and n >= 0 for column, w in zip(columns, wide) for n in column):
+        return Size(wide)
     number = _C.tensor(0)
     return _C._ops.broadcast_tensors([number.expand(s) for s in sizes or [()]])[0].shape
 
@@ -469,7 +475,6 @@ overridable.make_overridable(
         "is_storage",
         "get_device_module",
         "broadcast_shapes",
-        "result_type",
         "can_cast",
         "einsum",
     ),

@@ -8,6 +8,7 @@ from typing import Any
 
 from tenon import _C
 from tenon._C import Tensor, device, dtype
+from tenon._tape import overridable
 
 _precision = "highest"
 
@@ -144,6 +145,7 @@ def get_num_interop_threads() -> int:
     return 1
 
 
+@overridable.seen_by_modes
 def scalar_tensor(
     s: Any, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:

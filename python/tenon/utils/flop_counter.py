@@ -1,8 +1,6 @@
 """A counter of the arithmetic of products and convolutions, forward and backward.
 
-Forward, a dispatch mode sees the operators. The products of a backward pass follow from those of
-the forward pass: each is counted when the gradient of a result arrives, for the arguments that need
-one.
+A dispatch mode sees the operators, those of a backward pass too.
 """
 
 from __future__ import annotations
@@ -10,9 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
-import tenon
 from tenon import Tensor
 from tenon.ops import aten
 from tenon.utils._python_dispatch import TorchDispatchMode
@@ -21,15 +18,6 @@ from tenon.utils.module_tracker import ModuleTracker
 __all__ = ["FlopCounterMode", "register_flop_formula"]
 
 Sizes = tuple[int, ...]
-
-
-class Count(NamedTuple):
-    """What a call takes: operations of an operator, and those of gradients, each with what must
-    need one."""
-
-    op: Any
-    flops: int
-    backward: list[tuple[Any, int, Any]]
 
 
 def mm_flop(a_shape: Sizes, b_shape: Sizes, *args: Any, **kwargs: Any) -> int:
@@ -61,114 +49,48 @@ def sdpa_backward_flop_count(
     return 2 * places * (3 * query_shape[-1] + 2 * value_shape[-1])
 
 
-def _product(op: Any, flops: int, gradient: Any, a: Any, b: Any) -> Count:
-    return Count(op, flops, [(gradient, flops, a), (gradient, flops, b)])
+def _addmm_flop(bias: Any, a_shape: Sizes, b_shape: Sizes, *args: Any, **kwargs: Any) -> int:
+    return mm_flop(a_shape, b_shape)
 
 
-def _linear(input: Tensor, weight: Tensor, bias: Any = None) -> Count:
-    flops = 2 * input.numel() * weight.shape[0]
-    return _product(aten.mm if bias is None else aten.addmm, flops, aten.mm, input, weight)
+def _baddbmm_flop(bias: Any, a_shape: Sizes, b_shape: Sizes, *args: Any, **kwargs: Any) -> int:
+    return bmm_flop(a_shape, b_shape)
 
 
-def _matmul(input: Tensor, other: Tensor, **_: Any) -> Count | None:
-    if min(input.dim(), other.dim()) < 2:
-        return None
-    op = aten.mm if min(input.dim(), other.dim()) == 2 else aten.bmm
-    batch = tenon.broadcast_shapes(input.shape[:-2], other.shape[:-2])
-    flops = 2 * prod(batch) * input.shape[-2] * input.shape[-1] * other.shape[-1]
-    return _product(op, flops, op, input, other)
+def _conv_flop(
+    x_shape: Sizes, w_shape: Sizes, bias: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, *args: Any, out_shape: Any = None, **kwargs: Any,
+) -> int:  # fmt: skip
+    return conv_flop_count(x_shape, w_shape, out_shape, transposed)
 
 
-def _added(op: Any, gradient: Any) -> Callable[..., Count | None]:
-    def count(input: Any, one: Tensor, other: Tensor, **_: Any) -> Count | None:
-        product = _matmul(one, other)
-        assert product is not None
-        return _product(op, product.flops, gradient, one, other)
-
-    return count
-
-
-def _conv(transposed: bool) -> Callable[..., Count]:
-    def count(input: Tensor, weight: Tensor, *rest: Any, result: Tensor, **_: Any) -> Count:
-        x, out = list(input.shape), list(result.shape)
-        if len(x) == weight.dim() - 1:
-            x, out = [1, *x], [1, *out]
-        w = list(weight.shape)
-        flops = conv_flop_count(x, w, out, transposed)
-        by_input = conv_flop_count(out, w, x, not transposed)
-        places = out[1] * prod(x) if transposed else x[1] * prod(out)
-        by_weight = 2 * places * prod(w[2:])
-        gradient = aten.convolution_backward
-        return Count(
-            aten.convolution, flops, [(gradient, by_input, input), (gradient, by_weight, weight)]
-        )
-
-    return count
+def _conv_backward_flop(
+    grad_shape: Sizes, x_shape: Sizes, w_shape: Sizes, bias: Any, stride: Any, padding: Any,
+    dilation: Any, transposed: bool, output_padding: Any, groups: int, output_mask: Any,
+    out_shape: Any = None,
+) -> int:  # fmt: skip
+    by_input = conv_flop_count(grad_shape, w_shape, x_shape, not transposed)
+    places = grad_shape[1] * prod(x_shape) if transposed else x_shape[1] * prod(grad_shape)
+    return by_input * output_mask[0] + 2 * places * prod(w_shape[2:]) * output_mask[1]
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **_: Any) -> Count:
-    q, k, v = tuple(query.shape), tuple(key.shape), tuple(value.shape)
-    backward = sdpa_backward_flop_count((), q, k, v)
-    return Count(
-        aten._scaled_dot_product_flash_attention, sdpa_flop_count(q, k, v),
-        [(aten._scaled_dot_product_flash_attention_backward, backward, (query, key, value))],
-    )  # fmt: skip
+def _sdpa_flop(query: Sizes, key: Sizes, value: Sizes, *args: Any, **kwargs: Any) -> int:
+    return sdpa_flop_count(query, key, value)
 
 
-def _einsum(equation: str, operands: Any, **_: Any) -> Count | None:
-    if len(operands) != 2 or "." in equation:
-        return _several(equation, operands)
-    inputs, _, out = equation.replace(" ", "").partition("->")
-    terms = inputs.split(",")
-    if "->" not in equation:
-        letters = "".join(terms)
-        out = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    sizes: dict[str, int] = {}
-    for term, t in zip(terms, operands, strict=True):
-        for letter, n in zip(term, t.shape, strict=True):
-            sizes[letter] = max(n, sizes.get(letter, 1))
-    shared = set(terms[0]) & set(terms[1])
-    flops = 2 * prod(n for letter, n in sizes.items() if letter in shared or letter in out)
-    return _product(aten.bmm, flops, aten.bmm, *operands)
+def _sdpa_backward_flop(
+    grad: Sizes, query: Sizes, key: Sizes, value: Sizes, *args: Any, **kwargs: Any
+) -> int:
+    return sdpa_backward_flop_count(grad, query, key, value)
 
 
-def _several(equation: str, operands: Any) -> None:
-    if len(operands) > 1:
-        raise NotImplementedError(
-            f"FlopCounterMode counts einsum of two operands with letters, not {equation!r}"
-        )
-
-
-def _recurrent(name: str) -> Callable[..., Count]:
-    """Steps of a recurrent network: each multiplies with every matrix of its layers."""
-
-    def count(*args: Any, **_: Any) -> Count:
-        input = args[0]
-        cell = name.endswith("cell")
-        packed = not cell and isinstance(args[1], Tensor) and args[1].dim() == 1
-        batch = input.shape[0] if packed else prod(input.shape[:-1])
-        params = args[2:] if cell else [a for a in args if isinstance(a, tuple | list)][-1]
-        weights = [p for p in params if isinstance(p, Tensor) and p.dim() == 2]
-        flops = [2 * batch * w.numel() for w in weights]
-        by_weight = [(aten.mm, n, w) for n, w in zip(flops, weights, strict=True)]
-        by_input = [(aten.mm, flops[0], input)]
-        by_state = [(aten.mm, n, weights) for n in flops[1:]]
-        return Count(aten.addmm, sum(flops), by_weight + by_input + by_state)
-
-    return count
-
-
-_COUNTS: dict[str, Callable[..., Count | None]] = {
-    "linear": _linear, "matmul": _matmul, "mm": _matmul, "bmm": _matmul, "einsum": _einsum,
-    "addmm": _added(aten.addmm, aten.mm), "baddbmm": _added(aten.baddbmm, aten.bmm),
-    "scaled_dot_product_attention": _attention,
-    **{f"conv{n}d": _conv(False) for n in (1, 2, 3)},
-    **{f"conv_transpose{n}d": _conv(True) for n in (1, 2, 3)},
-    **{name: _recurrent(name) for name in (
-        "lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell",
-        "rnn_relu_cell",
-    )},
-}  # fmt: skip
+# The kernel of CPUs is counted by the name of that of GPUs.
+_ATTENTION = {
+    f"_scaled_dot_product_flash_attention_for_cpu{end}": getattr(
+        aten, f"_scaled_dot_product_flash_attention{end}"
+    )
+    for end in ("", "_backward")
+}
 flop_registry: dict[Any, Callable[..., int]] = {}
 
 
@@ -214,10 +136,14 @@ class _Mode(TorchDispatchMode):
         return result
 
 
-def _needs(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return value.requires_grad
-    return isinstance(value, tuple | list) and any(map(_needs, value))
+for _packet, _formula in (
+    (aten.mm, mm_flop), (aten.addmm, _addmm_flop), (aten.bmm, bmm_flop),
+    (aten.baddbmm, _baddbmm_flop), (aten.convolution, _conv_flop),
+    (aten.convolution_backward, _conv_backward_flop),
+    (aten._scaled_dot_product_flash_attention, _sdpa_flop),
+    (aten._scaled_dot_product_flash_attention_backward, _sdpa_backward_flop),
+):  # fmt: skip
+    flop_registry[_packet] = _of_sizes(_formula)
 
 
 class FlopCounterMode:
@@ -251,34 +177,11 @@ class FlopCounterMode:
         return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def _count(self, packet: Any, result: Any, args: Any, kwargs: Any) -> None:
-        parents = set(self.mod_tracker.parents)
+        packet = _ATTENTION.get(packet.__name__, packet)
         if packet in self.flop_registry:
-            self._add(parents, packet, self.flop_registry[packet](*args, **kwargs, out_val=result))
-            return
-        counter = _COUNTS.get(packet.__name__)
-        if counter is None:
-            return
-        if packet.__name__.startswith("conv"):
-            kwargs = {**kwargs, "result": result}
-        found = counter(*args, **kwargs)
-        if found is None:
-            return
-        self._add(parents, found.op, found.flops)
-        later = [(op, flops) for op, flops, wanted in found.backward if _needs(wanted)]
-        first = result[0] if isinstance(result, tuple | list) else result
-        if not later or not isinstance(first, Tensor) or not first.requires_grad:
-            return
-
-        def arrived(grad: Tensor) -> None:
-            if self.mode is not None:
-                for op, flops in later:
-                    self._add(parents, op, flops)
-
-        first.register_hook(arrived)
-
-    def _add(self, parents: set[str], op: Any, flops: int) -> None:
-        for name in parents:
-            self.flop_counts[name][op] += flops
+            flops = self.flop_registry[packet](*args, **kwargs, out_val=result)
+            for name in self.mod_tracker.parents:
+                self.flop_counts[name][packet] += flops
 
     def get_table(self, depth: int | None = None) -> str:
         """The counts as a table; depth: of modules."""
