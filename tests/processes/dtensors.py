@@ -136,6 +136,129 @@ def check_along_dimensions() -> None:
         compare("conv", lambda x, w: F.conv1d(x, w), (4, 2, 5), (3, 2, 2))
         compare("cross_entropy", loss, (4, 3))
         compare("mse_loss", F.mse_loss, (4, 3), (4, 3))
+        few = torch.tensor([-100, 2, 1, 1])
+        for kind in ("mean", "sum"):
+            compare(f"samples that count, {kind}", lambda a, kind=kind: F.cross_entropy(
+                a, distribute_tensor(few, MESH) if isinstance(a, DTensor) else few,
+                reduction=kind), (4, 3))  # fmt: skip
+
+
+def check_pieces() -> None:
+    compare("columns", lambda a: a[:, 1:3] * 2, (5, 4))
+    compare("a column", lambda a: a[:, -1] * a[..., 0], (4, 3))
+    compare("a new one", lambda a: a[None, :, None] + a[1], (4, 3))
+    compare("every other", lambda a: a[::2, :, 1:], (4, 3, 2))
+    compare("narrow", lambda a: a.narrow(1, 1, 2) + a.select(0, 1)[1:3], (4, 5))
+    compare("unbind", lambda a: sum(p * (i + 1) for i, p in enumerate(a.unbind(1))), (4, 3))
+    compare("tensor_split", lambda a: a.tensor_split(3, 1)[0] - a.tensor_split(2)[1][:, :2], (2, 5))
+    compare("hsplit", lambda a: a.hsplit(2)[1] * a.vsplit(2)[0][:1, :2], (4, 4))
+    compare("repeat", lambda a: a.repeat(2, 1, 3), (4, 3))
+    compare("tile", lambda a: a.tile(2) + a.tile((1, 2)), (4, 3))
+    compare("joins", lambda a, b: torch.hstack([a, b]) * torch.vstack([a, b])[1], (4, 1), (4, 1))
+    compare("movedim", lambda a: a.movedim(0, -1) * a.moveaxis((0, 1), (2, 0)).mT, (3, 3, 3))
+    compare("expand", lambda a, b: a.expand_as(b) * b.broadcast_to(2, 4, 3), (1, 3), (4, 3))
+    compare("flips", lambda a: a.fliplr() - a.flipud() * 2, (4, 3))
+    compare("pad", lambda a: F.pad(a, (1, 2)) * F.pad(a, (2, 1, 0, 0), value=3.0), (4, 3))
+    compare("roll", lambda a: a.roll(1, 1) * a.roll((1, 2), (0, 1)), (4, 3))
+    compare("cummax", lambda a: a.cummax(1)[0] * a.cummin(0).values, (4, 3))
+    compare("kthvalue", lambda a: a.kthvalue(2, 1)[0] + a.median(1).values, (4, 3))
+    compare("mode", lambda a: a.mode(0, True)[0] * a.argsort(1), (4, 3))
+    compare("norms", lambda a: a.norm(dim=1) + torch.linalg.vector_norm(a, 3, 1), (4, 3))
+    compare("matrix_norm", torch.linalg.matrix_norm, (4, 3, 2))
+    compare("cosine", lambda a, b: F.cosine_similarity(a, b, 0), (4, 3), (4, 3))
+    index = torch.tensor([[0, 2], [1, 0], [2, 2], [0, 1]])
+    for where in layouts(2):
+        i = distribute_tensor(index, MESH, where)
+        for dim in (0, 1):
+            plain = numbers(4, 3)
+            for q in layouts(2):
+                x = distribute_tensor(plain, MESH, q)
+                text = f"of {q}, {where}, {dim}"
+                close(x.gather(dim, i).full_tensor(), plain.gather(dim, index), f"gather {text}")
+                close(x.scatter(dim, i, 7.0).full_tensor(), plain.scatter(dim, index, 7.0), text)
+        close(F.one_hot(i, 4).full_tensor(), F.one_hot(index, 4), f"one_hot {where}")
+    picked = torch.tensor([2, 0])
+    one = distribute_tensor(picked, MESH, [Replicate()] * MESH.ndim)
+    for q in layouts(2):
+        x = distribute_tensor(numbers(4, 3), MESH, q)
+        for dim in (0, 1):
+            want = numbers(4, 3).index_select(dim, picked)
+            close(x.index_select(dim, one).full_tensor(), want, f"index_select {q} {dim}")
+
+
+def check_letters() -> None:
+    compare("vectors", lambda a, v: a @ v, (4, 3), (3,))
+    compare("rows", lambda v, a: v @ a, (4,), (4, 3))
+    compare("dot", lambda v, w: torch.dot(v, w) + v @ w, (4,), (4,))
+    compare("batches", lambda a, v: torch.matmul(a, v), (2, 4, 3), (3,))
+    for equation, shapes in {
+        "ij,kj->ik": ((4, 3), (2, 3)), "ij,jk": ((4, 3), (3, 2)),
+        "bij,bjk->bik": ((2, 3, 2), (2, 2, 3)), "ii->i": ((3, 3),),
+        "...ij,jk->...ik": ((2, 3, 2), (2, 4)), "bij->bji": ((2, 3, 4),), "bij->b": ((2, 3, 4),),
+        "ij,ij->": ((4, 3), (4, 3)), "bqhd,bkhd->bhqk": ((2, 3, 2, 4),) * 2,
+        "i,j->ij": ((4,), (2,)),
+        "ab,bc,cd->ad": ((2, 3), (3, 4), (4, 2)), "abc,abd->cd": ((2, 3, 4),) * 2,
+        "ij,kj": ((4, 3), (2, 3)), "i,i": ((4,), (4,)), "a...b,b->...": ((2, 3, 4), (4,)),
+    }.items():  # fmt: skip
+        if SIZE < 4:
+            compare(equation, lambda *t, e=equation: torch.einsum(e, *t), *shapes)
+    compare("tensordot", lambda a, b: torch.tensordot(a, b, 1), (4, 3), (3, 2))
+    compare("dims", lambda a, b: torch.tensordot(a, b, ([0, 2], [1, 0])), (2, 3, 4), (4, 2))
+
+
+def check_averages() -> None:
+    """Terms of an average, and what is computed with them."""
+    compare("mean of two", lambda a: a.mean(0) + a.mean(0) * 2, (4, 3))
+    compare("with what is whole", lambda a, b: a.mean(0) * b + b, (4, 3), (3,))
+    compare("divided", lambda a, b: -(a.mean() + 1) / b.sum(), (4, 2), (3,))
+    compare("squared", lambda a: a.mean(0).pow(2).mean(), (4, 2))
+    compare("a loss", lambda a, b: F.smooth_l1_loss(a, b) + F.l1_loss(a, b, reduction="sum"),
+            (4, 3), (4, 3))  # fmt: skip
+    compare("halves", lambda a, b: F.mse_loss(a, b).sqrt(), (2, 3), (2, 3))
+    leaf = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    mean = distribute_tensor(numbers(4, 3), MESH, [Shard(0)] * MESH.ndim).requires_grad_().mean()
+    assert all(p.is_partial("avg") for p in mean.placements)
+    terms = DTensor.from_local(leaf, MESH, [Partial("avg")] * MESH.ndim).full_tensor()
+    (terms * 3).sum().backward()  # as PyTorch's: each term counts once
+    assert leaf.grad.tolist() == [3.0] * 3
+
+
+# As PyTorch says: how results lie of e (6, 4) and c (6, 3, 4), cut in dimension 0, and d (3, 6, 4),
+# cut in dimension 1. r (4, 4), v (4) and i (2) are whole.
+LIES = {
+    "e.mean()": Partial("avg"), "e.mean(0)": Partial("avg"), "o.mean(0)": Replicate(),
+    "e.max()": Partial("max"), "o.amin(0)": Partial("min"), "e.mean() * 2": Partial("avg"),
+    "e.mean(0) + v": Partial("avg"), "torch.count_nonzero(e)": Partial(), "o[:, 1:3]": Shard(0),
+    "o[1:3]": Replicate(), "o[..., 1]": Shard(0), "o[None]": Shard(1), "c[:, 1:, 0]": Shard(0),
+    "d[0]": Shard(0), "d[:, :, 0]": Shard(1), "d[0:2]": Shard(1), "e.gather(1, j)": Shard(0),
+    "e.gather(0, j)": Shard(0), "e.repeat(2, 1)": Replicate(), "e.repeat(2, 1, 1)": Shard(1),
+    "e.unbind(1)[0]": Shard(0), "d.unbind(0)[1]": Shard(0), "e.roll(1, 1)": Shard(0),
+    "e.mv(v)": Shard(0), "v @ e.t()": Shard(0), "F.pad(d, (1, 0))": Shard(1),
+    "c.movedim(0, 2)": Shard(2), "torch.einsum('ij,ij->', e, e)": Partial(),
+    "torch.einsum('bij,jk->bik', c, r)": Shard(0), "e.index_select(1, i)": Shard(0),
+    "e.scatter(1, j, 0.0)": Shard(0), "e.hsplit(2)[0]": Shard(0), "F.one_hot(t, 4)": Shard(0),
+    "F.cosine_similarity(e, e)": Shard(0), "e.kthvalue(1, 1)[1]": Shard(0),
+    "torch.linalg.matrix_norm(c)": Shard(0), "torch.bucketize(e, v)": Shard(0),
+    "torch.complex(e, e)": Shard(0), "torch.tensordot(e, r, 1)": Shard(0),
+    "F.mse_loss(e, e)": Partial("avg"),
+}  # fmt: skip
+
+
+def check_lies() -> None:
+    def cut(shape: tuple[int, ...], place, dtype=None) -> DTensor:
+        whole = numbers(*shape) if dtype is None else torch.arange(6).view(shape) % 2
+        return distribute_tensor(whole, MESH, [place])
+
+    given = {
+        "e": cut((6, 4), Shard(0)), "o": cut((5, 4), Shard(0)), "c": cut((6, 3, 4), Shard(0)),
+        "d": cut((3, 6, 4), Shard(1)), "r": cut((4, 4), Replicate()), "v": cut((4,), Replicate()),
+        "i": distribute_tensor(torch.tensor([0, 2]), MESH), "t": cut((6,), Shard(0), int),
+        "j": distribute_tensor(torch.tensor([[0, 1]] * 6), MESH, [Shard(0)]),
+    }  # fmt: skip
+    for text, place in LIES.items():
+        got = eval(text, {"torch": torch, "F": F}, given)
+        assert got.placements == (place,), (text, got.placements)
+    assert str(given["e"].device_mesh) == f"DeviceMesh(({SIZE},), 'cpu', stride=(1,))"
 
 
 def check_in_place() -> None:
@@ -205,7 +328,7 @@ def check_mistakes() -> None:
 
     expect(RuntimeError, "got mixed torch.Tensor and DTensor", lambda: d + torch.ones(4, 2))
     expect(
-        ValueError,
+        IndexError,
         "the tensor has 2 dimensions",
         lambda: d.redistribute(placements=[Shard(2)] * MESH.ndim),
     )

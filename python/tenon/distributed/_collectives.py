@@ -200,17 +200,16 @@ def _outside(group: Any) -> bool:
 
 
 def _operation(op: Any, tensor: Tensor, name: str) -> ReduceOp:
-    found = op if isinstance(op, ReduceOp) else ReduceOp.__members__.get(str(op).upper())
-    if found is None:
+    if not isinstance(op, ReduceOp):
         raise TypeError(f"{name}(): expected an operation such as ReduceOp.SUM, got {op!r}")
-    if found is ReduceOp.PREMUL_SUM:
-        raise ValueError(f"{name}(): {found} is not served")
-    bits = found in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+    if op is ReduceOp.PREMUL_SUM:
+        raise ValueError(f"{name}(): {op} is not served")
+    bits = op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
     if bits and tensor.dtype.is_floating_point:
-        raise RuntimeError(f"{name}(): cannot use {found} with a tensor of {tensor.dtype}")
-    if tensor.dtype.is_complex and found not in (ReduceOp.SUM, ReduceOp.AVG):
-        raise ValueError(f"{name} does not support {found} on complex tensors")
-    return found
+        raise RuntimeError(f"{name}(): cannot use {op} with a tensor of {tensor.dtype}")
+    if tensor.dtype.is_complex and op not in (ReduceOp.SUM, ReduceOp.AVG):
+        raise ValueError(f"{name} does not support {op} on complex tensors")
+    return op
 
 
 def _numbers(tensor: Tensor) -> Tensor:

@@ -34,10 +34,14 @@ def _object(data: Tensor) -> Any:
     return pickle.loads(bytes(data.numpy()))
 
 
-def _list(name: str, argument: str, value: Any) -> list[Any]:
-    """The list that is filled or sent."""
+def _list(name: str, argument: str, value: Any, least: int = 0) -> list[Any]:
+    """The list that is filled, which has `least` places, or sent."""
     if not isinstance(value, list):
         raise TypeError(f"{name}(): expected `{argument}` to be a list, got {type(value).__name__}")
+    if len(value) < least:
+        raise IndexError(
+            f"{name}(): `{argument}` has {len(value)} places for the objects of {least} processes"
+        )
     return value
 
 
@@ -60,7 +64,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     """The objects of all processes, in all processes."""
     if _outside(group):
         return
-    _list("all_gather_object", "object_list", object_list)
+    _list("all_gather_object", "object_list", object_list, _group(group).size())
     data = _bytes(obj)
     parts = _room(_sizes(data.numel(), group))
     all_gather(parts, data, group)
@@ -83,7 +87,7 @@ def gather_object(
     if mine and object_gather_list is None:
         raise ValueError("Argument ``object_gather_list`` must be specified on destination rank.")
     if mine:
-        _list("gather_object", "object_gather_list", object_gather_list)
+        _list("gather_object", "object_gather_list", object_gather_list, members.size())
     data = _bytes(obj)
     sizes = _sizes(data.numel(), group)
     most = max(sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import tenon
@@ -29,6 +30,9 @@ class DeviceMesh:
             )
         if mesh_dim_names is not None and len(set(mesh_dim_names)) != len(mesh_dim_names):
             raise RuntimeError(f"each name of mesh_dim_names must be unique, got {mesh_dim_names}")
+        ranks = self.mesh.flatten().tolist()
+        if len(set(ranks)) != len(ranks):
+            raise RuntimeError(f"DeviceMesh: each rank must be in the mesh once, got {mesh}")
         if not distributed.is_initialized():
             distributed.init_process_group()
         found = (self.mesh == distributed.get_rank()).nonzero()
@@ -55,7 +59,11 @@ class DeviceMesh:
 
     def _dim(self, mesh_dim: int | str | None) -> int:
         if isinstance(mesh_dim, str):
-            if self.mesh_dim_names is None or mesh_dim not in self.mesh_dim_names:
+            if self.mesh_dim_names is None:
+                raise RuntimeError(
+                    f"Cannot slice a DeviceMesh without mesh_dim_names: '{mesh_dim}' was asked for"
+                )
+            if mesh_dim not in self.mesh_dim_names:
                 raise KeyError(f"Invalid mesh_dim_name {mesh_dim}: {self.mesh_dim_names} are there")
             return self.mesh_dim_names.index(mesh_dim)
         if mesh_dim is None:
@@ -63,6 +71,33 @@ class DeviceMesh:
                 raise RuntimeError("the mesh has several dimensions: say which, by mesh_dim")
             return 0
         return mesh_dim
+
+    @classmethod
+    def from_group(
+        cls, group: Any, device_type: str, mesh: Any = None, *,
+        mesh_dim_names: tuple[str, ...] | None = None,
+    ) -> DeviceMesh:  # fmt: skip
+        """The mesh of groups that are there already: of one, whose ranks are its only dimension,
+        or of a list with a group for each dimension of `mesh`, the ranks as an array."""
+        if isinstance(group, (list, tuple)):
+            groups = list(group)
+            if mesh is None:
+                raise ValueError("DeviceMesh.from_group: several groups need mesh, their ranks")
+            ranks = tenon.as_tensor(mesh, dtype=tenon.int64)
+            if ranks.ndim != len(groups):
+                raise ValueError(
+                    f"DeviceMesh.from_group: {len(groups)} groups for a mesh of {ranks.ndim} "
+                    f"dimensions"
+                )
+        else:
+            groups = [group]
+            own = distributed.get_process_group_ranks(group)
+            ranks = tenon.as_tensor(own if mesh is None else mesh, dtype=tenon.int64)
+            if ranks.tolist() != own:
+                raise ValueError(
+                    f"DeviceMesh.from_group: the group has the ranks {own}, not {mesh}"
+                )
+        return cls(device_type, ranks, mesh_dim_names=mesh_dim_names, _groups=groups)
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
         """The group of this process along a dimension."""
@@ -150,8 +185,13 @@ class DeviceMesh:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        names = f", mesh_dim_names={self.mesh_dim_names}" if self.mesh_dim_names else ""
-        return f"DeviceMesh('{self.device_type}', {self.mesh.tolist()}{names})"
+        names, ranks = self.mesh_dim_names, ""
+        sizes = (
+            f"({', '.join(f'{k}={n}' for k, n in zip(names, self.shape))})" if names else self.shape
+        )
+        if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "") == "DETAIL":
+            ranks = f", Mesh: {self.mesh.tolist()}"
+        return f"DeviceMesh({sizes}, '{self.device_type}', stride={self.mesh.stride()}{ranks})"
 
 
 def init_device_mesh(
@@ -161,16 +201,16 @@ def init_device_mesh(
     mesh_dim_names: tuple[str, ...] | None = None,
     backend_override: Any = None,
 ) -> DeviceMesh:
-    """A mesh of all ranks, in order."""
+    """A mesh of the ranks from 0 on, in order; all processes call it."""
     if not distributed.is_initialized():
         distributed.init_process_group()
     size = distributed.get_world_size()
-    if math.prod(mesh_shape) != size:
+    wanted = math.prod(mesh_shape)
+    if wanted > size:
         raise RuntimeError(
-            f"Mesh should not be bigger than default world size {size}, but found "
-            f"{math.prod(mesh_shape)} ranks!"
-            if math.prod(mesh_shape) > size
-            else f"init_device_mesh: a mesh of {mesh_shape} has not the {size} ranks there are"
+            f"Mesh should not be bigger than default world size {size}, but found {wanted} ranks!"
         )
-    mesh = tenon.arange(size).view(mesh_shape)
+    if wanted < 1:
+        raise RuntimeError(f"init_device_mesh: a mesh of {tuple(mesh_shape)} has no ranks")
+    mesh = tenon.arange(wanted).view(mesh_shape)
     return DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names)

@@ -142,7 +142,7 @@ def _prepare(call: Call, plan: Plan) -> list[Tensor]:
     for t, wanted in zip(call.tensors, plan.wanted, strict=True):
         local = redistribute(t.as_subclass(Tensor), t._spec, wanted)
         groups = [
-            call.mesh.get_group(d)
+            (call.mesh.get_group(d), out.is_partial("avg"))
             for d, (mine, out) in enumerate(zip(wanted, plan.layout, strict=True))
             if mine.is_replicate() and not out.is_replicate()
         ]
@@ -238,4 +238,4 @@ def replicated(placements: tuple[Placement, ...]) -> bool:
     return all(p.is_replicate() for p in placements)
 
 
-from tenon.distributed.tensor import _rules, _rules_shape  # noqa: E402, F401 - they fill RULES
+from tenon.distributed.tensor import _rules, _rules_batch, _rules_shape  # noqa: E402, F401 - they fill RULES

@@ -3,7 +3,9 @@
 Note [Gradients of parts]: what a rank has for the gradient of its part follows from the layout of
 the part. Cut like the tensor where that is cut; whole and the same everywhere where the tensor is
 replicated; and whole, too, where ranks have the terms of a sum, as each of them counts once. So
-backward of a redistribution is a redistribution, from `dual(target)` to `dual(source)`.
+backward of a redistribution is a redistribution, from `dual(target)` to `dual(source)`. Terms of an
+average have the gradient of the average, too: what makes such terms divides it (`_averaged`), and
+what all ranks have alike and goes into them has the average of its gradients (`spread`).
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def normal(placements: Sequence[Placement], ndim: int) -> Layout:
     for p in placements:
         if isinstance(p, Shard):
             if not -ndim <= p.dim < max(ndim, 1):
-                raise ValueError(f"{p!r}: the tensor has {ndim} dimensions")
+                raise IndexError(f"{p!r}: the tensor has {ndim} dimensions")
             p = Shard(p.dim % ndim) if p.dim < 0 and type(p) is Shard else p
         elif not isinstance(p, Placement):
             raise TypeError(f"expected placements such as Shard(0), got {p!r}")
@@ -210,21 +212,21 @@ def redistribute(local: Tensor, spec: Spec, target: Layout) -> Tensor:
 
 class _Spread(Function):
     @staticmethod
-    def forward(ctx: Any, local: Tensor, groups: list[Any]) -> Tensor:
+    def forward(ctx: Any, local: Tensor, groups: list[tuple[Any, bool]]) -> Tensor:
         ctx.groups = groups
         return local.view_as(local)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         total = grad.clone(memory_format=tenon.contiguous_format)
-        for group in ctx.groups:
-            distributed.all_reduce(total, group=group)
+        for group, average in ctx.groups:
+            distributed.all_reduce(total, ReduceOp.AVG if average else ReduceOp.SUM, group)
         return _Spread.apply(total, []), None
 
 
-def spread(local: Tensor, groups: list[Any]) -> Tensor:
+def spread(local: Tensor, groups: list[tuple[Any, bool]]) -> Tensor:
     """What every rank of the groups has alike, for a computation of which each does a part: the
-    gradients of the parts are summed."""
+    gradients of the parts are summed, or averaged where the group is said to average."""
     if not groups or not (local.requires_grad and tenon.is_grad_enabled()):
         return local
     return _Spread.apply(local, groups)

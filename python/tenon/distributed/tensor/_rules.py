@@ -8,6 +8,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon.autograd import Function
 from tenon.distributed.tensor._dispatch import COMPOSITES, RULES, Call, Plan
 from tenon.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 
@@ -42,7 +43,8 @@ add sub subtract mul multiply div divide true_divide pow __rsub__ __rpow__ __rdi
 rsub maximum minimum fmax fmin fmod remainder floor_divide atan2 eq ne lt le gt ge __eq__ __ne__
 __lt__ __le__ __gt__ __ge__ logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor
 __and__ __or__ __xor__ where lerp addcmul addcdiv masked_fill copy prelu _prelu xlogy hypot copysign
-logaddexp isclose float_power __pow__ __add__ __sub__ __mul__ __truediv__ threshold_backward
+logaddexp isclose complex polar
+float_power __pow__ __add__ __sub__ __mul__ __truediv__ threshold_backward
 """.split()
 # Of a sum's terms: f(a) + f(b) = f(a + b).
 _LINEAR = frozenset(("neg", "negative", "positive", "clone", "contiguous", "detach", "alias",
@@ -56,18 +58,19 @@ def _broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(tenon.broadcast_shapes(*[tuple(s) for s in shapes]))
 
 
-def _keeps_sum(call: Call, here: list[Placement]) -> bool:
-    """Whether the operator on terms gives the terms of the result."""
-    partial = [p.is_partial("sum") for p in here]
-    if not any(partial) or any(p.is_shard() or (p.is_partial() and not p.is_partial("sum"))
-                               for p in here):  # fmt: skip
+def _keeps_terms(call: Call, here: list[Placement]) -> bool:
+    """Whether the operator on terms of a sum, or of an average, gives the terms of the result."""
+    ops = {p.reduce_op for p in here if isinstance(p, Partial)}
+    average = ops == {"avg"}
+    if not (average or ops == {"sum"}) or any(p.is_shard() for p in here):
         return False
+    partial = [p.is_partial() for p in here]
     if call.name in _LINEAR:
         return True
     positional = call.args[:2]
     plain = any(not isinstance(a, Tensor) for a in positional)
     if call.name in _SUMS:
-        return not plain and "alpha" not in call.kwargs
+        return average or (not plain and "alpha" not in call.kwargs)
     if call.name in _PRODUCTS:
         return sum(partial) == 1
     if call.name in _QUOTIENTS and "rounding_mode" not in call.kwargs:
@@ -81,10 +84,11 @@ def _elementwise_dim(
 ) -> tuple[list[Placement], Placement]:  # fmt: skip
     """(what each tensor needs, what the result is) along one dimension of the mesh"""
     n = len(out)
-    if _keeps_sum(call, here) and (forced is None or forced.is_partial("sum")):
-        if call.name in _SUMS:
+    if _keeps_terms(call, here) and (forced is None or forced.is_partial()):
+        terms = next(p for p in here if p.is_partial())
+        if call.name in _SUMS and terms.is_partial("sum"):
             return [P] * len(here), P
-        return here, P
+        return here, terms
     goal = forced
     if goal is None:
         found = [
@@ -117,7 +121,7 @@ def elementwise(call: Call) -> Plan | None:
     for d in range(call.mesh.ndim):
         here = [t.placements[d] for t in call.tensors]
         forced = here[0] if call.inplace else None
-        if forced is not None and forced.is_partial() and not _keeps_sum(call, here):
+        if forced is not None and forced.is_partial() and not _keeps_terms(call, here):
             return None
         wanted, got = _elementwise_dim(call, here, shapes, out, forced)
         columns.append(wanted)
@@ -166,24 +170,32 @@ def _product_dim(
 
 
 def _product(call: Call, sa: tuple[int, ...], sb: tuple[int, ...], swapped: bool) -> Plan | None:
-    """swapped: the second tensor is (n, k), as linear's weight."""
-    if len(sa) < 2 or len(sb) < 2:
+    """swapped: the second tensor is (n, k), as linear's weight. A vector is a matrix of one row, or
+    of one column, which the result has not."""
+    row, column = len(sa) == 1, len(sb) == 1
+    if not sa or not sb or (swapped and (row or column)):
         return None
 
     def flipped(p: Placement) -> Placement:
         return Shard(1 - p.dim) if swapped and isinstance(p, Shard) else p
 
+    def turned(p: Placement) -> Placement:  # of a row, and back
+        return Shard(1 - p.dim) if row and isinstance(p, Shard) else p
+
+    sa, sb = (1, *sa) if row else sa, (*sb, 1) if column else sb
     out = (*_broadcast([sa[:-2], sb[:-2]]), sa[-2], sb[-1])
+    gone = [d for d, one in ((len(out) - 2, row), (len(out) - 1, column)) if one]
     columns, layout = [], []
     for d in range(call.mesh.ndim):
-        a, b = call.tensors[0].placements[d], flipped(call.tensors[1].placements[d])
+        a, b = turned(call.tensors[0].placements[d]), flipped(call.tensors[1].placements[d])
         wa, wb, got = _product_dim(a, b, sa, sb, out)
-        columns.append([wa, flipped(wb)])
-        layout.append(got)
-    return Plan(_transposed(columns), tuple(layout), out)
+        columns.append([turned(wa), flipped(wb)])
+        layout.append(_after(got.dim, gone, False) if isinstance(got, Shard) else got)
+    shape = tuple(n for d, n in enumerate(out) if d not in gone)
+    return Plan(_transposed(columns), tuple(layout), shape)
 
 
-@rule("matmul", "mm", "bmm", "__matmul__")
+@rule("matmul", "mm", "bmm", "__matmul__", "mv", "dot")
 def matmul(call: Call) -> Plan | None:
     return _product(call, *(t._spec.shape for t in call.tensors), False)
 
@@ -249,7 +261,7 @@ def _reduction(call: Call, dims: list[int], keep: bool, op: str | None, linear: 
         elif isinstance(p, Shard) and op is not None:
             wanted.append(p)
             layout.append(Partial(op))
-        elif p.is_partial("sum") and linear:
+        elif linear and isinstance(p, Partial) and p.reduce_op in ("sum", "avg"):
             wanted.append(p)
             layout.append(p)
         else:
@@ -263,37 +275,70 @@ def _keep(call: Call, position: int = 2) -> bool:
     return bool(call.argument(position, "keepdim", False))
 
 
-@rule("sum", "nansum")
+@rule("sum", "nansum", "count_nonzero")
 def total(call: Call) -> Plan | None:
     dims = _dims(call)
     if dims is None:
         return None
-    return _reduction(call, dims, _keep(call), "sum", call.name == "sum")
+    keep = call.name != "count_nonzero" and _keep(call)
+    return _reduction(call, dims, keep, "sum", call.name == "sum")
+
+
+class _Shared(Function):
+    """The tensor; its gradient is a part of what arrives."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, parts: int) -> Tensor:
+        ctx.parts = parts
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return grad / ctx.parts, None
+
+
+def _averaged(x: Tensor, dims: list[int], keep: bool, parts: int, dtype: Any) -> Tensor:
+    """The average of a part; see Note [Gradients of parts]."""
+    value = x.mean(dims, keep, dtype=dtype)
+    return _Shared.apply(value, parts) if value.requires_grad else value
 
 
 @rule("mean")
 def mean(call: Call) -> Plan | None:
     dims = _dims(call)
     t = call.tensors[0]
-    cut = dims is not None and any(isinstance(p, Shard) and p.dim in dims for p in t.placements)
     if dims is None:
         return None
-    plan = _reduction(call, dims, _keep(call), "sum", True)
-    if cut:  # parts may be of different sizes
-        count, keep = math.prod(t._spec.shape[d] for d in dims), _keep(call)
-        dtype = call.kwargs.get("dtype")
-        plan.run = lambda x, *args, **kwargs: x.sum(dims, keep, dtype=dtype) / count
+    cut = [isinstance(p, Shard) and p.dim in dims for p in t.placements]
+    if not any(cut):
+        return _reduction(call, dims, _keep(call), "sum", True)
+    if not _even(t):
+        return None
+    plan = _reduction(call, dims, _keep(call), "avg", True)
+    parts = math.prod(n for n, c in zip(call.mesh.shape, cut, strict=True) if c)
+    keep, dtype = _keep(call), call.kwargs.get("dtype")
+    plan.run = lambda x, *args, **kwargs: _averaged(x, dims, keep, parts, dtype)
     return plan
+
+
+def _extreme(call: Call, op: str) -> Plan | None:
+    """A part may be empty, and ties share the gradient among all ranks."""
+    dims, t = _dims(call), call.tensors[0]
+    if dims is None:
+        return None
+    cut = [(p, d) for d, p in enumerate(t.placements) if isinstance(p, Shard) and p.dim in dims]
+    last = [
+        Shard.local_shard_size_and_offset(t._spec.shape[p.dim], n := call.mesh.size(d), n - 1)[0]
+        for p, d in cut
+    ]
+    if cut and (t.requires_grad or 0 in last or len({p for p, _ in cut}) != len(cut)):
+        return None
+    return _reduction(call, dims, _keep(call), op, False)
 
 
 @rule("amax", "amin")
 def extreme(call: Call) -> Plan | None:
-    dims, t = _dims(call), call.tensors[0]
-    cut = dims is not None and any(isinstance(p, Shard) and p.dim in dims for p in t.placements)
-    # A part may be empty, and ties share the gradient among all ranks.
-    if dims is None or (cut and (t.requires_grad or not _even(t))):
-        return None
-    return _reduction(call, dims, _keep(call), call.name[1:], False)
+    return _extreme(call, call.name[1:])
 
 
 def _even(t: Any) -> bool:
@@ -307,8 +352,10 @@ def _even(t: Any) -> bool:
 @rule("max", "min")
 def extreme_with_index(call: Call) -> Plan | None:
     t = call.tensors[0]
-    if len(call.tensors) > 1 or call.argument(1, "dim") is None:
+    if len(call.tensors) > 1:
         return None
+    if call.argument(1, "dim") is None:
+        return _extreme(call, call.name)
     dims = _dims(call)
     if dims is None or any(isinstance(p, Shard) and p.dim in dims for p in t.placements):
         return None
@@ -317,15 +364,13 @@ def extreme_with_index(call: Call) -> Plan | None:
     return plan
 
 
-@rule(
-    "argmax", "argmin", "prod", "any", "all", "var", "std", "logsumexp", "count_nonzero", "median"
-)
+@rule("argmax", "argmin", "prod", "any", "all", "var", "std", "logsumexp")
 def within_parts(call: Call) -> Plan | None:
     t = call.tensors[0]
     if call.argument(1, "dim") is None:
         return None
     dims = _dims(call)
-    if dims is None or call.name == "median":
+    if dims is None:
         return None
     keep = bool(call.kwargs.get("keepdim", call.argument(2, "keepdim", False)
                                 if call.name not in ("var", "std") else False))  # fmt: skip

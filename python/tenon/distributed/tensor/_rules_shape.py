@@ -182,14 +182,14 @@ def _free(call: Call, dims: list[int], shape: Any, which: int = 0) -> Plan:
     return Plan(wanted, layout, shape)
 
 
-@rule("split", "chunk", "split_with_sizes", "tensor_split")
+@rule("split", "chunk", "split_with_sizes")
 def pieces(call: Call) -> Plan | None:
     x = call.tensors[0]
     dim = call.argument(2, "dim", 0) % x.ndim
     given = call.argument(1, "split_size_or_sections", call.kwargs.get("split_size"))
     given = call.kwargs.get("chunks", given)
     size = x._spec.shape[dim]
-    if call.name == "tensor_split" or given is None:
+    if given is None:
         return None
     if call.name == "chunk":
         step = max(-(-size // given), 1)

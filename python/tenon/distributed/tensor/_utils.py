@@ -34,7 +34,7 @@ def _local_part(
         if isinstance(placement, Shard):
             dim = placement.dim
             if not -len(shape) <= dim < len(shape):
-                raise ValueError(f"Shard({dim}): the tensor has {len(shape)} dimensions")
+                raise IndexError(f"Shard({dim}): the tensor has {len(shape)} dimensions")
             shape[dim], start = Shard.local_shard_size_and_offset(shape[dim], size, rank)
             offset[dim] += start
     return tuple(shape), tuple(offset)
