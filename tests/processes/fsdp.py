@@ -13,6 +13,11 @@ import torch.nn.functional as F
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     apply_activation_checkpointing,
 )
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    set_model_state_dict,
+)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import (
     FSDPModule,
@@ -29,7 +34,12 @@ from torch.distributed.fsdp.wrap import (
     size_based_auto_wrap_policy,
     transformer_auto_wrap_policy,
 )
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 
 dist.init_process_group(sys.argv[1])
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
@@ -359,6 +369,77 @@ def check_hybrid_mesh() -> None:
             optimizer.step()
         for n, p in cut.state_dict().items():
             assert torch.equal(p, other.state_dict()[n]), n
+
+
+def check_mesh_of_tensors_and_data() -> None:
+    """Layers of tensor parallel ranks, whose parts data parallel ranks cut once more: as one
+    process trains, and operators on such parameters are those on whole ones."""
+    mesh = init_device_mesh("cpu", (2, SIZE // 2), mesh_dim_names=("data", "tensor"))
+    alone, cut = net(), net()
+    for layer in cut.layers:
+        parallelize_module(
+            layer, mesh["tensor"], {"up": ColwiseParallel(), "down": RowwiseParallel()}
+        )
+        fully_shard(layer, mesh=mesh["data"])
+    fully_shard(cut, mesh=mesh["data"])
+    up = cut.layers[0].up.weight
+    assert repr(up.placements) == f"(_StridedShard(dim=0, sf={SIZE // 2}), Shard(dim=0))"
+    assert cut.layers[0].norm.weight.placements == (Shard(0),)
+    plain, own = (torch.optim.AdamW(m.parameters(), lr=0.02) for m in (alone, cut))
+    place = mesh["data"].get_local_rank()
+    for i in range(3):
+        x, y = batch(i)
+        F.cross_entropy(alone(x).flatten(0, 1), y).backward()
+        F.cross_entropy(cut(x.chunk(2)[place]).flatten(0, 1), y.chunk(2)[place]).backward()
+        norms = [torch.nn.utils.clip_grad_norm_(m.parameters(), 0.3) for m in (alone, cut)]
+        close(norms[1], norms[0], "norm")
+        for (n, p), q in zip(alone.named_parameters(), cut.parameters()):
+            close(q.grad, p.grad, f"gradient of {n}")
+        for optimizer in (plain, own):
+            optimizer.step()
+            optimizer.zero_grad()
+    state = get_model_state_dict(cut, options=StateDictOptions(full_state_dict=True))
+    for n, p in alone.named_parameters():
+        close(state[n], p, n)
+    given = {n: p * 2 for n, p in state.items()} if RANK == 0 else {}
+    first = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_model_state_dict(cut, given, options=first)
+    close(cut.layers[0].up.weight, alone.layers[0].up.weight * 2, "state that was set")
+    d, want = up.detach(), whole(up)
+    for fn in (lambda p: p * 2 + p, lambda p: p.t(), lambda p: p.sum(0), lambda p: p @ p.t(),
+               lambda p: p[1:3], lambda p: p.clone().mul_(3), lambda p: p.reshape(-1).norm(),
+               lambda p: p.clone().add_(p[0])):  # fmt: skip
+        close(fn(d), fn(want))
+    close(distribute_tensor(want, up.device_mesh, up.placements), want, "distributed again")
+    apart = init_device_mesh("cpu", (SIZE,), mesh_dim_names=("all",))
+    try:
+        fully_shard(parallelize_module(net().layers[0], mesh["tensor"], {"up": ColwiseParallel()}),
+                    mesh=apart)  # fmt: skip
+    except ValueError as err:
+        assert "two parts of one mesh" in str(err)
+    else:
+        raise AssertionError("meshes of which nobody knows how they lie")
+
+
+def check_several_modules_as_one() -> None:
+    """The first of them to run gathers, the last one lets go."""
+    alone, cut = net(), net()
+    pair = [cut.layers[0], cut.layers[1]]
+    assert fully_shard(pair) is pair and all(isinstance(m, FSDPModule) for m in pair)
+    fully_shard(cut)
+
+    def cut_now() -> list[bool]:
+        return [isinstance(m.up.weight, DTensor) for m in pair]
+
+    seen = [cut_now()]
+    h = pair[0](torch.ones(2, 5).double())
+    seen.append(cut_now())
+    pair[1](h)
+    seen.append(cut_now())
+    assert seen == [[True, True], [False, False], [True, True]]
+    train(alone, cut)
+    for (n, p), q in zip(alone.named_parameters(), cut.parameters()):
+        close(q, p, n)
 
 
 def check_whole_gradients() -> None:

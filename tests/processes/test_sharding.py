@@ -37,6 +37,7 @@ from ranks import run
         ("fsdp.py", "mixed"),
         ("fsdp.py", "checkpointed"),
         ("fsdp.py", "frozen"),
+        ("fsdp.py", "several_modules"),
         ("fsdp.py", "whole_gradients"),
         ("fsdp.py", "looks"),
         ("fsdp.py", "gradient_scaler"),
@@ -59,4 +60,4 @@ def test_two_processes_compute_what_one_does(program: str, check: str) -> None:
 @pytest.mark.slow
 def test_a_mesh_of_two_dimensions() -> None:
     assert run("gloo", 4, "dtensors.py", "products", "layouts").count("ok") == 4
-    assert run("gloo", 4, "fsdp.py", "hybrid_mesh").count("ok") == 4
+    assert run("gloo", 4, "fsdp.py", "hybrid_mesh", "mesh_of_tensors").count("ok") == 4

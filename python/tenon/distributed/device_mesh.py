@@ -38,6 +38,7 @@ class DeviceMesh:
         found = (self.mesh == distributed.get_rank()).nonzero()
         self._coordinate = tuple(found[0].tolist()) if len(found) else None
         self._groups = self._make_groups() if _groups is None else _groups
+        self._root: DeviceMesh | None = None  # the mesh of which this one has some dimensions
 
     def _make_groups(self) -> list[Any]:
         if self.mesh.ndim == 1 and self.mesh.numel() == distributed.get_world_size():
@@ -51,7 +52,11 @@ class DeviceMesh:
 
     def __getstate__(self) -> dict[str, Any]:
         """Groups by their ranks: a process that loads the mesh looks for its groups of these."""
-        return {**self.__dict__, "_groups": [getattr(g, "_ranks", g) for g in self._groups]}
+        return {
+            **self.__dict__,
+            "_root": None,
+            "_groups": [getattr(g, "_ranks", g) for g in self._groups],
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -151,9 +156,21 @@ class DeviceMesh:
         part = self.mesh[index]
         order = sorted(dims)
         part = part.permute([order.index(d) for d in dims]) if len(dims) > 1 else part
-        return DeviceMesh(
+        found = DeviceMesh(
             self.device_type, part, mesh_dim_names=wanted, _groups=[self._groups[d] for d in dims]
         )
+        found._root = self._root or self
+        return found
+
+    def _beside(self, other: DeviceMesh) -> DeviceMesh:
+        """The mesh of the dimensions of this one and of another one of the same mesh."""
+        root = self._root
+        names = (*(self.mesh_dim_names or ()), *(other.mesh_dim_names or ()))
+        if root is None or root is not other._root or len(set(names)) != len(names):
+            raise ValueError(
+                f"expected two parts of one mesh that share no dimension, got {self} and {other}"
+            )
+        return root[names]
 
     def _flatten(self, mesh_dim_name: str | None = None) -> DeviceMesh:
         """The mesh of all its ranks in one dimension; all processes of the run call it."""

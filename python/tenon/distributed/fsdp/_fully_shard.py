@@ -13,9 +13,9 @@ from tenon.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tenon.distributed.fsdp import _unit
 from tenon.distributed.fsdp._unit import Groups, Piece, Precision, Unit
 from tenon.distributed.fsdp.api import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
-from tenon.distributed.tensor._api import DParameter, DTensor, leaf
+from tenon.distributed.tensor._api import DParameter, DTensor, leaf, make
 from tenon.distributed.tensor._redistribute import Spec
-from tenon.distributed.tensor.placement_types import Replicate, Shard
+from tenon.distributed.tensor.placement_types import Replicate, Shard, _StridedShard
 from tenon.nn.modules.module import Module
 from tenon.nn.parameter import Parameter
 
@@ -26,20 +26,26 @@ class _State:
     """The unit of a module, and whether its parameters are whole just now."""
 
     def __init__(
-        self, owned: list[_unit.Owned], unit: Unit, policy: MixedPrecisionPolicy, reshards: bool
-    ) -> None:
+        self, owned: list[_unit.Owned], unit: Unit, policy: MixedPrecisionPolicy, reshards: bool,
+        inner: list[Spec | None], modules: Sequence[Module],
+    ) -> None:  # fmt: skip
         self.owned, self.unit, self.policy, self.reshards = owned, unit, policy, reshards
         self.sharded = [o.param for o in owned]
+        self.inner = inner  # how the parameters lay before, those that were DTensors
+        self.modules = {id(m) for m in modules}
+        self.waiting: set[int] = set()  # those that are still to run in this forward
         self.wholes: list[Any] | None = None
         self.reshards_after_backward = True
         self.depth = 0
 
     def show(self, wholes: list[Any]) -> None:
         self.wholes = wholes
-        _unit.place(self.owned, wholes)
+        _unit.place(self.owned, [w if spec is None else make(w, spec)
+                                 for w, spec in zip(wholes, self.inner, strict=True)])  # fmt: skip
 
     def hide(self) -> None:
         self.wholes = None
+        self.waiting = set()
         _unit.place(self.owned, self.sharded)
         self.unit.let_go()
 
@@ -121,6 +127,12 @@ class FSDPModule:
     def set_is_last_backward(self, is_last_backward: bool) -> None:
         """Taken: every backward ends what it began."""
 
+    def set_unshard_in_backward(self, unshard_in_backward: bool) -> None:
+        """Taken: backward gathers what it asks for."""
+
+    def set_post_optim_event(self, event: Any) -> None:
+        """Taken: there are no streams to wait for."""
+
     def set_modules_to_forward_prefetch(self, modules: list[Any]) -> None:
         """Taken: parameters are gathered when they are needed."""
 
@@ -135,9 +147,11 @@ def _run(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         args, kwargs = _unit.cast((args, kwargs), state.policy.param_dtype)
     if state.depth or not state.owned or (state.wholes is not None and not state.reshards):
         return _cast_output(state, call(*args, **kwargs))
-    keep = state.wholes is not None  # by unshard()
-    if not keep:
+    keep = state.wholes is not None and not state.waiting  # by unshard()
+    if state.wholes is None:
         state.show(state.unit.unshard())
+        state.waiting = set(state.modules)
+    state.waiting.discard(id(module))
     state.depth += 1
     try:
         with ExitStack() as stack:
@@ -146,7 +160,7 @@ def _run(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             output = call(*args, **kwargs)
     finally:
         state.depth -= 1
-        if state.reshards or not tenon.is_grad_enabled():
+        if not state.waiting and (state.reshards or not tenon.is_grad_enabled()):
             state.hide()
     output = _cast_output(state, output)
     for t in _unit.tensors_of(output):
@@ -178,6 +192,18 @@ def _groups(mesh: DeviceMesh) -> tuple[Groups, list[Any]]:
     raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
 
 
+def _within(outer: Spec, inner: Spec) -> Spec:
+    """The layout of a DTensor whose parts are cut once more, by the mesh of `outer`."""
+    factor = 1
+    for n, p in zip(inner.mesh.shape, inner.placements, strict=True):
+        factor *= n if p.is_shard(0) else 1
+    if any(p.is_partial() for p in inner.placements):
+        raise ValueError("fully_shard: a parameter is the terms of a sum")
+    late = [_StridedShard(0, split_factor=factor) if p.is_shard() and factor > 1 else p
+            for p in outer.placements]  # fmt: skip
+    return Spec(outer.mesh._beside(inner.mesh), (*late, *inner.placements), inner.shape)
+
+
 def _taken(module: Module) -> bool:
     return isinstance(module, FSDPModule)
 
@@ -200,6 +226,9 @@ def fully_shard(
     it that were cut before. They are gathered for forward and backward of the module.
 
     On a mesh of two dimensions the second one cuts, and ranks along the first have the same parts.
+    Parameters may be DTensors of another part of the same mesh (tensor parallel modules): the parts
+    are cut once more. Several modules in a list are gathered together, with the first of them to
+    run, and let go of after the last one.
     reshard_after_forward=False: the parameters stay whole between forward and backward.
     """
     if shard_placement_fn is not None or dp_mesh_dims is not None:
@@ -211,8 +240,6 @@ def fully_shard(
         if isinstance(m, FSDPModule):
             raise AssertionError("Each distinct composable distributed API can only be applied to "
                                  "a module once: fully_shard was")  # fmt: skip
-    if len(modules) != 1:
-        raise NotImplementedError("fully_shard: one module is cut at a time")
     if mesh is None:
         if not distributed.is_initialized():
             distributed.init_process_group()
@@ -221,10 +248,6 @@ def fully_shard(
     ignored = {id(p) for p in ignored_params or ()}
     owned = _unit.owned_parameters(modules, _taken, ignored)
     for own in owned:
-        if isinstance(own.param, DTensor):
-            raise NotImplementedError(
-                f"fully_shard: {own.name} is a DTensor already; both at once is not there yet"
-            )
         if own.param.ndim == 0:
             raise ValueError(
                 "fully_shard doesn't support scalar parameters. Change "
@@ -232,26 +255,27 @@ def fully_shard(
             )
     pieces = []
     device = owned[0].param.device if owned else None
-    for own in owned:
-        whole = own.param
+    inner = [own.param._spec if isinstance(own.param, DTensor) else None for own in owned]
+    for own, before in zip(owned, inner, strict=True):
+        whole, spec = own.param, Spec(mesh, tuple(placements), tuple(own.param.shape))
+        trained = whole.requires_grad
+        if before is not None:
+            whole, spec = whole._local_tensor, _within(spec, before)
         part = _unit.own_rows(whole.detach(), groups)
         if isinstance(offload_policy, CPUOffloadPolicy):
             part = part.cpu()
-        spec = Spec(mesh, tuple(placements), tuple(whole.shape))
-        own.param = leaf(part, spec, whole.requires_grad, DParameter)
-        pieces.append(
-            Piece(tuple(whole.shape), own.param.to_local, whole.dtype, whole.requires_grad)
-        )
+        own.param = leaf(part, spec, trained, DParameter)
+        pieces.append(Piece(tuple(whole.shape), own.param.to_local, whole.dtype, trained))
     precision = Precision(mp_policy.param_dtype, mp_policy.reduce_dtype)
     unit = _Receiving(pieces, groups, precision, device)
     reshards = True if reshard_after_forward is None else bool(reshard_after_forward)
-    state = _State(owned, unit, mp_policy, reshards)
+    state = _State(owned, unit, mp_policy, reshards, inner, modules)
     unit.after = state.received
     _unit.place(owned, state.sharded)
-    target = modules[0]
-    cls = type(target)
-    target.__class__ = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"_fsdp_class": cls})
-    target.__dict__["_fsdp_state"] = state
+    for target in modules:
+        cls = type(target)
+        target.__class__ = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"_fsdp_class": cls})
+        target.__dict__["_fsdp_state"] = state
     return module
 
 

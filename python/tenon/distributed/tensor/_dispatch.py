@@ -18,7 +18,7 @@ import tenon
 from tenon import Tensor
 from tenon._tensor.methods import DisableTorchFunctionSubclass
 from tenon.distributed.tensor._redistribute import Layout, Spec, move, redistribute, spread
-from tenon.distributed.tensor.placement_types import Placement, Replicate
+from tenon.distributed.tensor.placement_types import Placement, Replicate, _StridedShard
 
 __all__: list[str] = []
 
@@ -229,8 +229,29 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     call = Call(func, name.rstrip("_") if inplace and name != "__setitem__" else name, inplace,
                 args, kwargs, tensors, mesh)  # fmt: skip
     rule = RULES.get(call.name)
-    plan = rule(call) if rule is not None else None
+    if any(_strided(t) for t in tensors):
+        plan = _alike(call, rule)
+    else:
+        plan = rule(call) if rule is not None else None
     return _execute_whole(call) if plan is None else execute(call, plan)
+
+
+def _strided(t: Any) -> bool:
+    return any(isinstance(p, _StridedShard) for p in t.placements)
+
+
+def _alike(call: Call, rule: Any) -> Plan | None:
+    """Tensors that an inner dimension of the mesh has cut first: rules do not know that, so only
+    what works element by element on tensors that lie alike is done on parts."""
+    first = call.tensors[0]
+    whole = (Replicate(),) * call.mesh.ndim
+    if rule is not _rules.elementwise or any(
+        t.ndim and (t._spec.shape, t.placements) != (first._spec.shape, first.placements)
+        for t in call.tensors
+    ):
+        return None
+    wanted = [t.placements if t.ndim else whole for t in call.tensors]
+    return Plan(wanted, first.placements, first._spec.shape)
 
 
 def replicated(placements: tuple[Placement, ...]) -> bool:

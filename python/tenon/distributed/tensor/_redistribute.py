@@ -20,7 +20,13 @@ from tenon import Tensor, distributed
 from tenon.autograd import Function
 from tenon.distributed._collectives import ReduceOp
 from tenon.distributed.device_mesh import DeviceMesh
-from tenon.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from tenon.distributed.tensor.placement_types import (
+    Partial,
+    Placement,
+    Replicate,
+    Shard,
+    cut_order,
+)
 
 __all__: list[str] = []
 
@@ -74,10 +80,11 @@ def dual(placements: Layout) -> Layout:
 
 
 def _extent(spec: Spec, mesh_dim: int, dim: int) -> int:
-    """The size along a tensor's dimension of what a mesh dimension cuts: the parts of those before
-    it."""
+    """The size along a tensor's dimension of what a mesh dimension cuts: the parts of those that
+    cut before it."""
     size, coordinate = spec.shape[dim], spec.mesh.get_coordinate() or []
-    for d in range(mesh_dim):
+    order = cut_order(spec.placements)
+    for d in order[: order.index(mesh_dim)]:
         if spec.placements[d].is_shard(dim):
             size, _ = Shard.local_shard_size_and_offset(size, spec.mesh.size(d), coordinate[d])
     return size
@@ -139,10 +146,13 @@ def _tied(source: Layout, target: Layout) -> list[bool]:
     """Which mesh dimensions have to be undone: those that change, and those that cut a tensor's
     dimension after one that changes."""
     changes = [s != t for s, t in zip(source, target, strict=True)]
-    for d, changed in enumerate(changes):
-        if changed:
+    order = cut_order(source)
+    if order != cut_order(target):
+        return [True] * len(source)
+    for at, d in enumerate(order):
+        if changes[d]:
             dims = {p.dim for p in (source[d], target[d]) if isinstance(p, Shard)}
-            for later in range(d + 1, len(source)):
+            for later in order[at + 1 :]:
                 p = source[later]
                 changes[later] |= isinstance(p, Shard) and p.dim in dims
     return changes
@@ -155,7 +165,7 @@ def move(local: Tensor, spec: Spec, target: Layout) -> Tensor:
     if coordinate is None or spec.placements == target:
         return local
     undone = _tied(spec.placements, target)
-    for d in reversed(range(len(now))):
+    for d in reversed(cut_order(now)):
         if not undone[d]:
             continue
         p, goal, group = now[d], target[d], mesh.get_group(d)
@@ -174,7 +184,8 @@ def move(local: Tensor, spec: Spec, target: Layout) -> Tensor:
             else:
                 local = _reduce(local, p.reduce_op, group)
                 now[d] = Replicate()
-    for d, goal in enumerate(target):
+    for d in cut_order(target):
+        goal = target[d]
         if now[d] == goal:
             continue
         if isinstance(goal, Shard):

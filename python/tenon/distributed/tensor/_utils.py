@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.distributed.device_mesh import DeviceMesh
-from tenon.distributed.tensor.placement_types import Placement, Shard, _StridedShard
+from tenon.distributed.tensor.placement_types import Placement, Shard, cut_order
 
 __all__: list[str] = []
 
@@ -26,11 +26,10 @@ def _local_part(
     coordinate: Sequence[int],
     placements: Sequence[Placement],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Mesh dimensions cut one after the other, the first one first."""
+    """Mesh dimensions cut one after the other, in `cut_order`."""
     shape, offset = list(global_shape), [0] * len(global_shape)
-    for size, rank, placement in zip(mesh_shape, coordinate, placements, strict=True):
-        if isinstance(placement, _StridedShard):
-            raise NotImplementedError("_StridedShard: parts that are not contiguous are not there")
+    for d in cut_order(placements):
+        size, rank, placement = mesh_shape[d], coordinate[d], placements[d]
         if isinstance(placement, Shard):
             dim = placement.dim
             if not -len(shape) <= dim < len(shape):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = ["Partial", "Placement", "Replicate", "Shard"]
@@ -86,6 +87,14 @@ class _StridedShard(Shard):
 
     def __repr__(self) -> str:
         return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
+
+
+def cut_order(placements: Sequence[Placement]) -> list[int]:
+    """The dimensions of the mesh in the order in which they cut: as they stand, but for those that
+    cut after the ones behind them."""
+    dims = range(len(placements))
+    late = [d for d in dims if isinstance(placements[d], _StridedShard)]
+    return [d for d in dims if d not in late] + late
 
 
 class Partial(Placement):
