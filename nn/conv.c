@@ -125,6 +125,11 @@ tn_status tni_infer__conv_backward_input(tn_infer *inf, const void *args) {
                        tni_type_text(tn_view_dtype(a->grad)),
                        tni_type_text(tn_view_dtype(a->weight)));
     }
+    if (a->bias && tn_view_dtype(a->bias) != tn_view_dtype(a->grad)) {
+        return tn_fail(TN_E_DTYPE, 2, "Input type (%s) and bias type (%s) should be the same",
+                       tni_type_text(tn_view_dtype(a->grad)),
+                       tni_type_text(tn_view_dtype(a->bias)));
+    }
     if (a->bias && (a->bias->ndim != 1 || a->bias->shape[0] != a->input_size.v[1])) {
         return tn_fail(
             TN_E_SHAPE, 2,
@@ -299,13 +304,24 @@ static tn_status forward_named(conv *c, const char *padding, tn_tensor **ret) {
     return unbatched(&s, c, run_conv(&s, c, x, NULL), ret);
 }
 
-static tn_status backward(const conv *c, tn_tensor **ret) {
+/* The bias of a transposed convolution of less than three dimensions may be of another dtype, as
+ * PyTorch has it. */
+static const tn_view *bias_as_input(tni_scope *s, const conv *c) {
+    if (!c->bias || c->n > 2 || tn_view_dtype(c->bias) == tn_view_dtype(c->x)) return c->bias;
+    if (tn_dtype_category(tn_view_dtype(c->bias)) > tn_dtype_category(tn_view_dtype(c->x)))
+        return c->bias;
+    tn_tensor *as = scope_convert(s, tni_t(c->bias), tn_view_dtype(c->x));
+    return as ? &as->v : NULL;
+}
+
+static tn_status backward(conv *c, tn_tensor **ret) {
     TN_TRY(check_rank(c));
     TN_TRY(nn_check_list(c->output_padding, c->n, 0, 5, "output_padding"));
     int64_t size[5], further[6] = {0};
     bool reaches = false;
     tni_scope s = {0};
     tn_tensor *x = batched(&s, c);
+    c->bias = bias_as_input(&s, c);
     if (s.st != TN_OK) return scope_finish(&s, NULL, ret);
     const int64_t *shape = tn_tensor_shape(x), limit = INT64_C(1) << 30; /* no sum can overflow */
     if (c->groups < 1 || c->groups > limit || c->w->shape[1] > limit) {

@@ -394,6 +394,9 @@ tn_status tni_check_multi_margin_loss(const void *args) {
     const tn_multi_margin_loss_args *a = args;
     if (a->weight && a->weight->ndim != 1)
         return tn_fail(TN_E_VALUE, 4, "weight must be one-dimensional");
+    if (tn_dtype_category(tn_view_dtype(a->input)) != TN_CAT_FLOAT)
+        return tn_fail(TN_E_UNSUPPORTED, 0, "\"multi_margin_loss\" not implemented for '%s'",
+                       tni_type_text(tn_view_dtype(a->input)));
     if (a->input->ndim < 1 || a->input->ndim > 2) return TN_OK; /* the parts say it */
     int64_t classes = a->input->shape[a->input->ndim - 1];
     if (tn_view_dtype(a->target) != TN_I64)

@@ -140,6 +140,13 @@ static tn_status check_channels(const tn_view *p, int64_t channels, int32_t arg,
     return TN_OK;
 }
 
+/* Both running statistics, or neither. */
+static tn_status check_pair(const tn_view *mean, const tn_view *var) {
+    if (!mean == !var) return TN_OK;
+    return tn_fail(TN_E_VALUE, mean ? 4 : 3,
+                   "running_mean and running_var must either both be None or neither be None");
+}
+
 /* Running statistics, which are needed where no others are computed. */
 static tn_status check_statistic(const tn_view *p, bool training, int64_t channels, int32_t arg,
                                  const char *name, int32_t dtype) {
@@ -159,6 +166,7 @@ tn_status tni_infer_native_batch_norm(tn_infer *inf, const void *args) {
                        tni_shape_text_of(x));
     }
     int64_t c = x->shape[1];
+    if (a->training) TN_TRY(check_pair(a->running_mean, a->running_var));
     TN_TRY(check_statistic(a->running_mean, a->training, c, 3, "running_mean", dtype));
     TN_TRY(check_statistic(a->running_var, a->training, c, 4, "running_var", dtype));
     TN_TRY(check_channels(a->weight, c, 1, "weight", dtype));
@@ -480,6 +488,7 @@ tn_status tni_composite_instance_norm(const void *args, tn_tensor **rets) {
     if (x->ndim < 3) {
         return tn_fail(TN_E_SHAPE, 0, "instance_norm expects an input of at least 3 dimensions");
     }
+    if (a->use_input_stats) TN_TRY(check_pair(a->running_mean, a->running_var));
     tni_scope s = {0};
     int64_t shape[TN_MAX_DIMS], n = x->shape[0], c = x->shape[1];
     memcpy(shape, x->shape, (size_t)x->ndim * sizeof(int64_t));

@@ -175,6 +175,22 @@ tn_status tni_composite_interpolate(const void *args, tn_tensor **rets) {
     return scope_finish(&s, y, rets);
 }
 
+/* PyTorch's reflections and its relatives are of images: one dimension less, or two, than are padded. */
+static tn_status check_padded(const tn_pad_args *a, const char *mode) {
+    int32_t ndim = a->input->ndim, n = (int32_t)(a->pad.n / 2);
+    if (a->pad.n < 2 || a->pad.n > 6 || a->pad.n % 2 || (ndim != n + 1 && ndim != n + 2))
+        return tn_fail(
+            TN_E_UNSUPPORTED, 1,
+            "Padding size %lld is not supported for %dD input tensor.\nSupported "
+            "combinations for non-constant padding:\n  - 2D or 3D input: padding size = 2 "
+            "(pads last dimension)\n  - 3D or 4D input: padding size = 4 (pads last 2 "
+            "dimensions)\n  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)",
+            (long long)a->pad.n, (int)ndim);
+    if (tn_view_dtype(a->input) == TN_BOOL && strcmp(mode, "circular") != 0)
+        return tn_fail(TN_E_UNSUPPORTED, 0, "\"%s padding\" not implemented for 'Bool'", mode);
+    return TN_OK;
+}
+
 /* A circle of what is left: negative amounts are cut off before anything goes round. */
 static tn_status pad_by_mode(const tn_pad_args *a, int64_t mode, tn_tensor **rets) {
     enum { CIRCULAR = 3 };
@@ -204,6 +220,7 @@ tn_status tni_composite_pad(const void *args, tn_tensor **rets) {
             return tn_fail(TN_E_STATE, 3, "Padding mode \"%s\" doesn't take in value argument",
                            a->mode);
         }
+        if (i > 0) TN_TRY(check_padded(a, modes[i]));
         if (i > 0) return pad_by_mode(a, i, rets);
         tn_scalar value = tn_scalar_float(a->value.has ? a->value.value : 0.0);
         return tn_constant_pad_nd(tni_t(a->input), a->pad, value, &rets[0]);

@@ -98,8 +98,10 @@ tn_status tni_check_given_sparse(const tn_op *op, const void *args, tn_tensor *o
                                  uint64_t any_input_word);
 /* Read-only memory, and a result dtype that the output cannot hold. */
 tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t result);
-/* What the entry asks of an out= tensor (`out`): its dtype, that it lies apart from the inputs. */
-tn_status tni_check_out(const tn_op *op, const void *args, const tn_tensor *out, int32_t result);
+/* What the entry asks of an out= tensor (`out`): its dtype, that it lies apart from the inputs; it has
+ * to be where the result is. */
+tn_status tni_check_out(const tn_op *op, const void *args, const tn_tensor *out, int32_t result,
+                        tn_device device);
 tn_status tni_fail_overlap(void);
 /* Gives an out= tensor a new shape (and storage where its own is too small). */
 tn_status tni_resize_out(tn_tensor *out, int32_t ndim, const int64_t *shape);

@@ -101,7 +101,11 @@ tn_status tni_fail_overlap(void) {
                    "performing the operation.");
 }
 
-tn_status tni_check_out(const tn_op *op, const void *args, const tn_tensor *out, int32_t result) {
+tn_status tni_check_out(const tn_op *op, const void *args, const tn_tensor *out, int32_t result,
+                        tn_device device) {
+    tn_device there = tn_tensor_device(out);
+    if (TN_UNLIKELY(there.slot != device.slot || there.index != device.index))
+        return tni_fail_devices(device, there);
     bool apart = op->flags & TNI_OP_OUT_APART, whole = op->flags & TNI_OP_OUT_WHOLE;
     bool inplace = op->nin > 0 && !(op->flags & TNI_OP_NO_INPLACE) &&
                    !tni_is_list(tni_in_field(op, 0)) && out == tni_in_slot(op, args, 0);

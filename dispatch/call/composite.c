@@ -30,7 +30,7 @@ uint64_t tni_input_words(const tn_op *op, const void *args) {
 static tn_status take_inplace(const tn_op *op, const void *args, tn_tensor *given,
                               tn_tensor **rets) {
     TN_TRY(tni_check_writable(op, given, tn_view_dtype(&rets[0]->v)));
-    TN_TRY(tni_check_out(op, args, given, tn_view_dtype(&rets[0]->v)));
+    TN_TRY(tni_check_out(op, args, given, tn_view_dtype(&rets[0]->v), tn_tensor_device(rets[0])));
     if (!tni_shape_is(given, rets[0]->v.ndim, rets[0]->v.shape))
         return tn_fail(TN_E_SHAPE, -1, "output with shape %s doesn't match the broadcast shape %s",
                        tni_shape_text_of(&given->v), tni_shape_text_of(&rets[0]->v));
@@ -53,7 +53,7 @@ static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, t
     const tn_view *v = &(*ret)->v;
     TN_TRY(tni_check_given(op, args, given, false, v->word));
     TN_TRY(tni_check_writable(op, given, tn_view_dtype(v)));
-    TN_TRY(tni_check_out(op, args, given, tn_view_dtype(v)));
+    TN_TRY(tni_check_out(op, args, given, tn_view_dtype(v), tn_tensor_device(*ret)));
     TN_TRY(tni_check_no_internal_overlap(given));
     if ((op->flags & TNI_OP_OUT_FILLED) && given->v.numel == v->numel) {
         tn_tensor *shaped = NULL;

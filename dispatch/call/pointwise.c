@@ -192,7 +192,7 @@ static tn_status make_output(call *c, int32_t ndim, const int64_t *shape) {
 static tn_status use_given(call *c, int32_t ndim, const int64_t *shape) {
     tn_tensor *o = c->given;
     TN_TRY(tni_check_writable(c->op, o, c->result));
-    TN_TRY(tni_check_out(c->op, c->args, o, c->result));
+    TN_TRY(tni_check_out(c->op, c->args, o, c->result, c->device));
     bool fits = tni_shape_is(o, ndim, shape), read = c->inplace;
     for (int i = 0; i < c->nin && !fits; i++) read |= c->in[i] == o;
     if (!fits && read)

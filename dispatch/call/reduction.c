@@ -100,7 +100,7 @@ static tn_status make_outputs(reduction *r) {
         if (given) {
             TN_TRY(tni_check_given(op, r->args, given, false, r->in->v.word));
             TN_TRY(tni_check_writable(op, given, dtype));
-            TN_TRY(tni_check_out(op, r->args, given, dtype));
+            TN_TRY(tni_check_out(op, r->args, given, dtype, r->inf.device));
             TN_TRY(tni_check_no_internal_overlap(given));
         }
         if (given && tn_view_dtype(&given->v) == dtype && tni_shape_is(given, ndim, shape) &&

@@ -20,6 +20,9 @@ tn_status tni_check_kind(const tn_op *op, int field, int32_t dtype) {
                    : kind == TN_CAT_COMPLEX ? TNI_REFUSES_COMPLEX
                                             : 0;
     if (!(op->refuses & word)) return TN_OK;
+    if (op->refuses & TNI_REFUSES_LACKING)
+        return tn_fail(TN_E_UNSUPPORTED, field, "\"%s\" not implemented for '%s'", op->info.name,
+                       tni_type_text(dtype));
     return tn_fail(TN_E_DTYPE, field, "%s() does not support %s tensors (got %s)", op->info.name,
                    kind == TN_CAT_BOOL      ? "bool"
                    : kind == TN_CAT_COMPLEX ? "complex"

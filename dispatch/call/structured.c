@@ -183,7 +183,7 @@ static tn_status make_outputs(structured *s) {
                 (op->flags & TNI_OP_INPLACE_ONLY) || given == tni_in_slot(op, s->args, 0);
             TN_TRY(tni_check_given(op, s->args, given, inplace, s->any));
             TN_TRY(tni_check_writable(op, given, m->dtype));
-            TN_TRY(tni_check_out(op, s->args, given, m->dtype));
+            TN_TRY(tni_check_out(op, s->args, given, m->dtype, s->inf.device));
             bool grows = i == 0 && !tni_shape_is(given, m->ndim, m->shape);
             if (inplace && grows && !(op->flags & TNI_OP_NO_INPLACE))
                 return tn_fail(TN_E_SHAPE, -1,

@@ -334,11 +334,12 @@ struct tn_op {
     _Atomic(const void *) recipe; /* autograd's digest of the fields, made at the first record */
 };
 /* Tensors that an operator does not compute with, though promotion or its parts could: of these kinds,
- * or of more than one dtype. */
+ * or of more than one dtype. LACKING: PyTorch has no code for them. */
 #define TNI_REFUSES_BOOL 1u
 #define TNI_REFUSES_INT 2u
 #define TNI_REFUSES_COMPLEX 4u
 #define TNI_REFUSES_MIXED 8u
+#define TNI_REFUSES_LACKING 16u
 static inline bool tni_has_composite(const tn_op *op) { return op->composite || op->compose; }
 extern tn_op *const tni_ops[]; /* generated: those of the table */
 extern const int tni_op_count;

@@ -139,6 +139,10 @@ static tn_status check_like(const tn_view *input, const tn_view *other, const ch
 tn_status tni_check_lerp(const void *args) {
     const tn_lerp_args *a = args;
     TN_TRY(check_like(a->input, a->end, "end"));
+    if ((tn_view_dtype(a->weight) == TN_C64 || tn_view_dtype(a->weight) == TN_C128) &&
+        tn_dtype_category(tn_view_dtype(a->input)) != TN_CAT_COMPLEX)
+        return tn_fail(TN_E_STATE, 2, "value cannot be converted to type %s without overflow",
+                       tni_type_text(tn_view_dtype(a->input)));
     return a->weight->ndim > 0 ? check_like(a->input, a->weight, "weight") : TN_OK;
 }
 

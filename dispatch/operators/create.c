@@ -379,7 +379,15 @@ tn_status tni_composite_linspace(const void *args, tn_tensor **rets) {
     return st;
 }
 
-/* The exponents are made and raised in double, so that a float result is rounded once. */
+static tn_scalar rounded_to(tn_scalar s, int32_t dtype) {
+    _Alignas(16) unsigned char number[16];
+    tni_scalar_store(&s, dtype, number);
+    tni_scalar_load(dtype, number, &s);
+    return s;
+}
+
+/* The exponents are made and raised in double, so that a float result is rounded once. The ends of
+ * several in half precision are rounded to it. */
 tn_status tni_composite_logspace(const void *args, tn_tensor **rets) {
     const tn_logspace_args *a = args;
     int32_t dtype = linspace_dtype(&a->start, &a->end, a->dtype);
@@ -390,6 +398,9 @@ tn_status tni_composite_logspace(const void *args, tn_tensor **rets) {
     if (tn_dtype_category(dtype) <= TN_CAT_INT) {
         TN_TRY(whole(&start, dtype));
         TN_TRY(whole(&end, dtype));
+    } else if ((dtype == TN_F16 || dtype == TN_BF16) && a->steps != 1) {
+        start = rounded_to(start, dtype);
+        end = rounded_to(end, dtype);
     }
     tn_status st = tn_linspace(start, end, a->steps, wide, a->device, &exponents);
     if (st) goto out;

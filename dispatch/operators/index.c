@@ -112,6 +112,11 @@ static tn_status slices_match(const char *op, const tn_view *self, int64_t dim,
 tn_status tni_infer_index_add_(tn_infer *inf, const void *args) {
     const tn_index_add__args *a = args;
     TN_TRY(slices_match("index_add", a->self, a->dim, a->index, a->source));
+    if (a->self->ndim != a->source->ndim)
+        return tn_fail(TN_E_SHAPE, 3,
+                       "source tensor shape must match self tensor shape, excluding the specified "
+                       "dimension. Got self.shape = %s source.shape = %s",
+                       tni_shape_text_of(a->self), tni_shape_text_of(a->source));
     tni_infer_same(inf, 0, a->self);
     return TN_OK;
 }
@@ -519,6 +524,11 @@ tn_status tni_composite_index_fill_(const void *args, tn_tensor **rets) {
     tni_scope s = {0};
     if (tn_view_dtype(a->index) != TN_I64)
         return tn_fail(TN_E_INDEX, 2, "index_fill_(): Expected dtype int64 for index.");
+    if (tn_dtype_category(tn_view_dtype(a->value)) == TN_CAT_COMPLEX &&
+        tn_dtype_category(tn_view_dtype(a->self)) != TN_CAT_COMPLEX)
+        return tn_fail(
+            TN_E_STATE, 3,
+            "index_fill_(): Converting complex Scalar to non-complex type is not supported");
     if (a->index->ndim > 1) return tn_fail(TN_E_SHAPE, 2, "Index has to be a vector/scalar");
     if (a->value->ndim != 0)
         return tn_fail(

@@ -85,6 +85,13 @@ tn_status tni_infer_baddbmm(tn_infer *inf, const void *args) {
     return rule_expandable(a->input, 3, inf->out[0].shape);
 }
 
+tn_status tni_check_addbmm(const void *args) {
+    const tn_addbmm_args *a = args;
+    if (a->batch1->ndim == 3 && a->batch2->ndim == 3) return TN_OK;
+    return tn_fail(TN_E_SHAPE, a->batch1->ndim == 3 ? 2 : 1, "%s must be a 3D tensor",
+                   a->batch1->ndim == 3 ? "batch2" : "batch1");
+}
+
 static tn_status matvec(tn_infer *inf, const tn_view *m, const tn_view *v, int32_t arg) {
     if (m->ndim != 2 || v->ndim != 1) {
         return tn_fail(TN_E_SHAPE, arg, "vector + matrix @ vector expected, got %d, %d",
@@ -177,6 +184,9 @@ tn_status tni_composite_outer(const void *args, tn_tensor **rets) {
 /* In the dtype of all three, whatever their ranks. Bools are joined by and, sums by or. */
 tn_status tni_composite_addr(const void *args, tn_tensor **rets) {
     const tn_addr_args *a = args;
+    if (a->input->ndim > 2)
+        return tn_fail(TN_E_SHAPE, 0, "addr: the input of %d dimensions is no matrix to add to",
+                       (int)a->input->ndim);
     tni_scope s = {0};
     tn_scalar_box by, of;
     int32_t dtype = tn_dtype_promote(

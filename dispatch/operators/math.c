@@ -53,6 +53,9 @@ tn_status tni_composite_cross(const void *args, tn_tensor **rets) {
     int32_t n = 0;
     TN_TRY(tni_broadcast_shapes(a->input->ndim, a->input->shape, a->other->ndim, a->other->shape,
                                 &n, shape));
+    if (a->input->ndim != a->other->ndim)
+        return tn_fail(TN_E_SHAPE, 1,
+                       "linalg.cross: inputs must have the same number of dimensions.");
     if (a->dim.has) {
         dim = a->dim.value + (n - a->input->ndim); /* it was wrapped by the rank of input */
     } else {
@@ -118,32 +121,36 @@ tn_status tni_composite_kron(const void *args, tn_tensor **rets) {
 /* Areas between neighbours along dim; x may be a vector along dim, or NULL: they are dx apart. */
 static tn_tensor *areas(tni_scope *s, tn_tensor *y, tn_tensor *x, double dx, int64_t dim) {
     int64_t n = tn_tensor_ndim(y) ? tn_tensor_shape(y)[dim] : 0, m = n;
-    int64_t along[TN_MAX_DIMS], at = dim;
+    int64_t along[TN_MAX_DIMS];
     if (n == 0 && tn_tensor_ndim(y) == 0) {
         s->st = tn_fail(TN_E_INDEX, 0, "Dimension specified as %lld but tensor has no dimensions",
                         (long long)dim);
         return NULL;
     }
     if (n == 0) return y;
-    if (x && tn_tensor_ndim(x) == 1 && tn_tensor_ndim(y) > 1) {
+    if (x && tn_tensor_ndim(x) == 1) {
         for (int32_t d = 0; d < tn_tensor_ndim(y); d++) along[d] = 1;
-        along[dim] = tn_tensor_shape(x)[0];
+        along[dim] = m = tn_tensor_shape(x)[0];
         x = scope_reshape(s, x, tn_ints_of(along, tn_tensor_ndim(y)));
     }
-    if (x && s->st == TN_OK) {
-        at = dim - (tn_tensor_ndim(y) - tn_tensor_ndim(x));
-        m = at < 0 || at >= tn_tensor_ndim(x) ? -1 : tn_tensor_shape(x)[at];
-    }
-    if (x && m != n) {
-        s->st = tn_fail(TN_E_STATE, 1, "trapezoid: y has %lld samples along dim %lld, x has not",
-                        (long long)n, (long long)dim);
+    if (m != n) {
+        s->st =
+            tn_fail(TN_E_STATE, 1, "trapezoid: There must be one `x` value for each sample point");
         return NULL;
     }
+    /* further dimensions of y stand in front of x's; dim counts from the front of what is longer */
+    if (x && s->st == TN_OK && tn_tensor_ndim(x) < tn_tensor_ndim(y)) {
+        int32_t more = tn_tensor_ndim(y) - tn_tensor_ndim(x);
+        for (int32_t d = 0; d < tn_tensor_ndim(y); d++)
+            along[d] = d < more ? 1 : tn_tensor_shape(x)[d - more];
+        x = scope_reshape(s, x, tn_ints_of(along, tn_tensor_ndim(y)));
+    }
+    if (x && s->st == TN_OK) m = tn_tensor_shape(x)[dim];
     tn_tensor *both =
         scope_add(s, scope_narrow(s, y, dim, 1, n - 1), scope_narrow(s, y, dim, 0, n - 1));
     if (!x) return scope_mul_number(s, both, dx / 2);
     tn_tensor *step =
-        scope_sub(s, scope_narrow(s, x, at, 1, n - 1), scope_narrow(s, x, at, 0, n - 1));
+        scope_sub(s, scope_narrow(s, x, dim, 1, m - 1), scope_narrow(s, x, dim, 0, m - 1));
     return scope_mul_number(s, scope_mul(s, both, step), 0.5);
 }
 

@@ -56,17 +56,20 @@ static tn_tensor *products_of_others(tni_scope *s, tn_tensor *x, int64_t dim) {
     return scope_mul(s, before, after);
 }
 
-static tn_status has_zero(tn_tensor *t, bool *ret) {
-    tn_tensor *is_zero = NULL, *some = NULL;
+/* Whether some product is 0, or nan: of infinity and 0. */
+static tn_status has_zero(tn_tensor *products, bool *ret) {
+    tn_tensor *inverse = NULL, *finite = NULL, *all = NULL;
     tn_scalar value = {0};
     *ret = false;
-    if (tni_is_meta(&t->v)) return TN_OK;
-    tn_status st = tn_eq_scalar(t, tn_scalar_int(0), &is_zero);
-    if (st == TN_OK) st = tn_any(is_zero, tn_ints_none(), 0, &some);
-    if (st == TN_OK) st = tn_tensor_item(some, &value);
-    tn_tensor_unref(&is_zero);
-    tn_tensor_unref(&some);
-    *ret = value.i != 0;
+    if (tni_is_meta(&products->v)) return TN_OK;
+    tn_status st = tn_reciprocal(products, &inverse);
+    if (st == TN_OK) st = tn_isfinite(inverse, &finite);
+    if (st == TN_OK) st = tn_all(finite, tn_ints_none(), 0, &all);
+    if (st == TN_OK) st = tn_tensor_item(all, &value);
+    tn_tensor_unref(&inverse);
+    tn_tensor_unref(&finite);
+    tn_tensor_unref(&all);
+    *ret = value.i == 0;
     return st;
 }
 

@@ -404,7 +404,10 @@ tn_status tni_composite_bincount(const void *args, tn_tensor **rets) {
     tn_tensor *index = NULL;
     int64_t low = 0, high = -1, bins;
     int32_t dtype = TN_I64;
-    if (x->v.ndim != 1 || tn_dtype_category(tn_tensor_dtype(x)) > TN_CAT_INT)
+    if (tn_dtype_category(tn_tensor_dtype(x)) > TN_CAT_INT)
+        return tn_fail(TN_E_UNSUPPORTED, 0, "\"bincount\" not implemented for '%s'",
+                       tni_type_text(tn_tensor_dtype(x)));
+    if (x->v.ndim != 1)
         return tn_fail(TN_E_STATE, 0, "bincount only supports 1-d non-negative integral inputs.");
     if (a->minlength < 0) return tn_fail(TN_E_STATE, 2, "minlength should be >= 0");
     if (tni_is_meta(&x->v)) return tni_meta_needs_values("bincount");
@@ -441,6 +444,8 @@ tn_status tni_composite_histc(const void *args, tn_tensor **rets) {
     if (a->bins <= 0)
         return tn_fail(TN_E_STATE, 1, "torch.histc(): bins must be > 0, got %lld",
                        (long long)a->bins);
+    if (low.im != 0 || high.im != 0)
+        return tn_fail(TN_E_STATE, 2, "value cannot be converted to type double without overflow");
     tni_scope s = {0};
     tn_tensor *flat = scope_reshape(&s, x, TN_INTS(-1));
     if (low.re == high.re && x->v.numel && !tni_is_meta(&x->v)) {
@@ -467,8 +472,9 @@ tn_status tni_composite_histc(const void *args, tn_tensor **rets) {
     tn_tensor *in = scope_binary(&s, tn_logical_and, above, below);
     tn_tensor *kept = scope_binary(&s, tn_masked_select, flat, in);
     tn_tensor *moved = SCOPE(&s, tn_sub_scalar(kept, low, tn_scalar_int(1), scope_slot(&s)));
-    double factor = (double)a->bins / (high.re - low.re);
-    tn_tensor *scaled = scope_mul(&s, moved, tn_scalar_box_init(&b1, tn_scalar_float(factor)));
+    tn_tensor *scaled = scope_mul_number(&s, moved, (double)a->bins);
+    tn_tensor *width = tn_scalar_box_init(&b1, tn_scalar_float(high.re - low.re));
+    scaled = scope_true_divide(&s, scaled, width);
     tn_tensor *last = tn_scalar_box_init(&b2, tn_scalar_int(a->bins - 1));
     tn_tensor *capped = scope_binary(&s, tn_clamp_max, scaled, last);
     tn_tensor *bins = scope_convert(&s, capped, TN_I64);

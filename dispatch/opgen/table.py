@@ -32,7 +32,7 @@ ALL_DTYPES = [name for names in DTYPE_SETS.values() for name in names]
 COMPUTE_RULES = ("promote", "float", "first", "sum", "bool", "number")
 AUTOCAST = ("low", "float32", "widest")
 OUT = {"exact", "whole", "apart", "filled", "dtype"}
-REFUSES = {"bool", "int", "complex", "mixed"}
+REFUSES = {"bool", "int", "complex", "mixed", "lacking"}
 CHECKS = (("pointwise", "custom"), ("composite", "custom"), ("pointwise", "unlike"))
 RESULTS = ("compute", "bool", "real", "int64")
 
@@ -498,6 +498,6 @@ def check_refuses(op: Op) -> None:
         raise op.fail(f"refuses holds words of {', '.join(sorted(REFUSES))}")
     if "mixed" in words and op.kind not in ("pointwise", "composite"):
         raise op.fail("refuses 'mixed' is for pointwise and composite operators")
-    kernels = {name for word in words - {"mixed"} for name in DTYPE_SETS[word]}
+    kernels = {name for word in words - {"mixed", "lacking"} for name in DTYPE_SETS[word]}
     if op.kind != "composite" and (both := kernels & set(op.dtypes)):
         raise op.fail(f"refuses {', '.join(sorted(both))}, which it has kernels for")

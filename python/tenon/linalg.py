@@ -617,11 +617,16 @@ def pinv(
             f"linalg.pinv: expected a floating point or complex tensor of 2 or more dimensions, "
             f"but got one of {A.ndim} and dtype {A.dtype}"
         )
-    if hermitian:
-        A = _ops._from_lower(A)
     rtol = rtol if rcond is None else rcond
     if A.numel() == 0:
         return _result_as(_ops._linalg_pinv(A, 0.0, 0.0), out)
+    if hermitian and A.shape[-1] != A.shape[-2]:
+        raise RuntimeError(
+            "linalg.eigh: A must be batches of square matrices, "
+            f"but they are {A.shape[-2]} by {A.shape[-1]} matrices"
+        )
+    if hermitian:
+        A = _ops._from_lower(A)
     if not isinstance(atol, Tensor) and not isinstance(rtol, Tensor):
         return _result_as(_ops._linalg_pinv(A, *_cut(A, atol, rtol)), out)
     U, S, Vh = _ops._linalg_svd(A, False)

@@ -71,6 +71,8 @@ static tn_status arange(const tn_call *call, const void *args) {
 #else
 #define FUSED(a, b, c) _Generic((A)0, float : fmaf, default : fma)(a, b, c)
 #endif
+/* Every step of half precision is rounded to it, as PyTorch has it. */
+#define ROUNDED(a) LOAD(STORE(a))
 
 static tn_status linspace_range(void *arg, int64_t begin, int64_t end) {
     const sequence *q = arg;
@@ -80,6 +82,11 @@ static tn_status linspace_range(void *arg, int64_t begin, int64_t end) {
     const double first = q->start.re, last = q->step.re, step = (last - first) / (double)gaps;
 #define RISING(i) ((T)(int64_t)(first + step * (double)(i)))
 #define FALLING(i) ((T)(int64_t)(last - step * (double)(top - (i))))
+#elif TMPL_IS_HALF
+    const A first = ROUNDED(number(&q->start)), last = ROUNDED(number(&q->step));
+    const A step = ROUNDED(ROUNDED(last - first) / ROUNDED((A)gaps));
+#define RISING(i) STORE(first + ROUNDED(step * ROUNDED((A)(i))))
+#define FALLING(i) STORE(last - ROUNDED(step * ROUNDED((A)(top - (i)))))
 #else
     const A first = number(&q->start), last = number(&q->step), step = (last - first) / (A)gaps;
 #define RISING(i) STORE(FUSED(step, (A)(i), first))

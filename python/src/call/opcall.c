@@ -58,7 +58,7 @@ static PyObject *wrap_several(const tnp_overload *o, tn_tensor **rets) {
 static bool set_outs(const tnp_overload *o, PyObject *out, tnp_frame *f) {
     int32_t n = o->meta.nout;
     if (PyList_Check(out) && (!(out = PyList_AsTuple(out)) || !tnp_hold(f, out))) return false;
-    bool several = PyTuple_Check(out);
+    bool several = n != 1 && PyTuple_Check(out);
     for (int32_t i = 0; i < n; i++) {
         PyObject *item = several ? PyTuple_GetItem(out, i) : out;
         bool ok = item && tnp_is_tensor(item) && (several ? PyTuple_Size(out) == n : n == 1);

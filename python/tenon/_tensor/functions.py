@@ -257,6 +257,9 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
             "einsum(): must specify the equation string and at least one operand, "
             "or at least one operand and its subscripts list"
         )
+    if not isinstance(equation, (str, Tensor)):
+        kind = type(equation).__name__
+        raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not {kind}")
     if not isinstance(equation, str):
         equation, operands = _einsum_text((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
@@ -418,6 +421,8 @@ def gradient(
     >>> tn.gradient(tn.tensor([1.0, 4.0, 9.0]))
     (tensor([3., 4., 5.]),)
     """
+    if input.dtype is _C.uint8:
+        raise RuntimeError("torch.gradient does not support uint8 input.")
     dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, builtins.int) else dim
     several = isinstance(spacing, list | tuple)
     if several and len(spacing) != len(dims):

@@ -167,6 +167,9 @@ def _number(value: Any, beside: Tensor) -> Tensor:
 def _found(elements: Any, test_elements: Any, invert: builtins.bool) -> Tensor:
     if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
         raise TypeError("isin(): one of elements and test_elements must be a Tensor")
+    for given in (elements, test_elements):
+        if not isinstance(given, (Tensor, builtins.int, builtins.float, complex)):
+            raise TypeError(f"isin(): {given!r} is neither a Tensor nor a number")
     if not isinstance(elements, Tensor):
         elements = _number(elements, test_elements)
     if not isinstance(test_elements, Tensor):

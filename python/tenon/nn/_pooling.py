@@ -210,6 +210,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     tenon.Size([1, 3, 2, 2, 2])
     """
     _check_adaptive(input, output_size, 3, "adaptive_max_pool3d")
+    _results.floats_alone("adaptive_max_pool3d", input)
     size = _triple(_list_with_default(output_size, input.shape))
     if 0 in size:
         values = input.sum((-3, -2, -1), True).expand(*input.shape[:-3], *size)
@@ -312,6 +313,9 @@ def _unpool(
         raise RuntimeError(
             f"max_unpool{n}d: kernel_size must be an int or {n} of them, not {kernel}"
         )
+    if indices.dtype is not tenon.int64:
+        raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
+    _results.floats_alone(f"max_unpool{n}d", input)
     steps = kernel if stride is None else stride
     sizes = input.shape[-n:]
     default = [(x - 1) * s - 2 * p + k for x, s, p, k in zip(sizes, steps, padding, kernel)]

@@ -10,6 +10,13 @@ from tenon import _C
 _LAST = {4: tenon.channels_last, 5: tenon.channels_last_3d}
 
 
+def floats_alone(name: str, *inputs: Any) -> None:
+    """What PyTorch has no code for in other dtypes."""
+    for input in inputs:
+        if not input.is_floating_point():
+            raise NotImplementedError(f'"{name}" not implemented for {input.dtype}')
+
+
 def known_as(result: Any, name: str) -> Any:
     """The result, whose grad_fn goes by this name."""
     return _C._known_as(result, name)

@@ -209,6 +209,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     tenon.Size([2, 3, 4, 4])
     """
     _check_adaptive(input, output_size, 2, "adaptive_max_pool2d")
+    _results.floats_alone("adaptive_max_pool2d", input)
     rows, cols = _pair(_list_with_default(output_size, input.shape))
     height, width = input.shape[-2:]
     input.new_empty((*input.shape[:-2], rows, cols))  # refuses what no memory holds
@@ -292,6 +293,8 @@ def interpolate(
         raise ValueError("either size or scale_factor should be defined")
     given = size if size is not None else scale_factor
     listed = list(given) if isinstance(given, (tuple, list)) else [given] * spatial
+    if size is not None and any(isinstance(n, float) for n in listed):
+        raise TypeError(f"interpolate(): the numbers of size must be ints, but they are {listed}")
     if len(listed) != spatial:
         raise ValueError(
             f"Input and {'size' if size is not None else 'scale_factor'} must have the same "
@@ -332,7 +335,7 @@ def _resized(
     input: Tensor, size: Any, factors: Any, mode: str, align_corners: bool, antialias: bool
 ) -> Tensor:
     spatial, by_bytes = input.dim() - 2, input.dtype is tenon.uint8
-    if not (by_bytes or input.is_floating_point() or input.is_complex()):
+    if not (by_bytes or input.is_floating_point()):
         raise NotImplementedError(f'"interpolate" ({mode}) not implemented for {input.dtype}')
     if antialias:
         if mode not in _SMOOTH or spatial != 2:

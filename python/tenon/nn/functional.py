@@ -106,6 +106,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     """
     if input.dim() == 0:
         raise RuntimeError("glu does not support scalars because halving size must be even")
+    _results.floats_alone("glu", input)
     if input.size(dim) % 2:
         raise RuntimeError(
             f"Halving dimension must be even, but dimension {dim % input.dim()} "
@@ -216,8 +217,11 @@ def gumbel_softmax(
 # ---- Dropout -------------------------------------------------------------------------------------
 
 
-def _check_probability(p: float) -> None:
-    if p < 0.0 or p > 1.0:
+def _check_probability(p: float, input: Any, name: str) -> None:
+    if not isinstance(input, Tensor):
+        kind = type(input).__name__
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {kind}")
+    if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
@@ -234,7 +238,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         made = overridable.asked(dropout, (input,), input, **how)
         if made is not NotImplemented:
             return made
-    _check_probability(p)
+    _check_probability(p, input, "dropout")
     if not training or p == 0.0:
         return input
     return _give(input, tenon.dropout(_source(input, inplace), p, True), inplace)
@@ -244,7 +248,7 @@ def _channel_dropout(
     input: Tensor, p: float, training: bool, inplace: bool, channel_dims: int
 ) -> Tensor:
     """dropout that zeroes whole channels, the first `channel_dims` dimensions."""
-    _check_probability(p)
+    _check_probability(p, input, "feature_dropout")
     if not training or p == 0.0:
         return input
     if input.dim() < 2:
@@ -330,7 +334,7 @@ def alpha_dropout(
     >>> F.alpha_dropout(tn.ones(2), training=False)
     tensor([1., 1.])
     """
-    _check_probability(p)
+    _check_probability(p, input, "alpha_dropout")
     if not training or p == 0.0:
         return input
     low = -_SELU_SCALE * _SELU_ALPHA
@@ -352,7 +356,7 @@ def feature_alpha_dropout(
     >>> F.feature_alpha_dropout(tn.ones(2, 3), training=False).shape
     tenon.Size([2, 3])
     """
-    _check_probability(p)
+    _check_probability(p, input, "feature_alpha_dropout")
     if not training or p == 0.0:
         return input
     low = _SELU_SCALE * _SELU_ALPHA
@@ -379,6 +383,7 @@ def rrelu(
     """
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    _results.floats_alone("rrelu", input)
     x = _source(input, inplace)
     if not training:
         return _give(input, _nn.leaky_relu(x, (lower + upper) / 2), inplace)
@@ -632,6 +637,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     >>> F.cosine_similarity(tn.tensor([1.0, 0.0]), tn.tensor([0.0, 2.0]), dim=0)
     tensor(0.)
     """
+    if x1.is_complex() or x2.is_complex():
+        raise RuntimeError("cosine_similarity() is of real numbers, but an input is complex")
     x1, x2 = tenon.broadcast_tensors(x1, x2)
     return _nn.cosine_similarity(x1, x2, dim, eps)
 
