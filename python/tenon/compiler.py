@@ -166,7 +166,9 @@ def _forward_of(module: Module) -> Any:
 
 def _check(backend: Any, mode: str | None, options: dict[str, Any] | None) -> None:
     if isinstance(backend, str) and backend not in list_backends(()):
-        raise RuntimeError(
+        from tenon._program.errors import InvalidBackend
+
+        raise InvalidBackend(
             f"Invalid backend: '{backend}', see `torch._dynamo.list_backends()` for available "
             f"backends: {', '.join(list_backends(()))}"
         )

@@ -237,12 +237,63 @@ def trees_of_exports(t: Any) -> Any:
     return out["s"].tolist(), out["k"][0].tolist()
 
 
+def module_of(t: Any, forward: Any) -> Any:
+    return type("Net", (t.nn.Module,), {"forward": forward})()
+
+
+def bases(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """Which of some classes an error is of."""
+    known = {"UserError", "GuardOnDataDependentSymNode", "RuntimeError", "AssertionError"}
+    try:
+        fn(*args, **kwargs)
+    except Exception as err:
+        return sorted(known & {c.__name__ for c in type(err).__mro__} - {"RuntimeError"})
+    return "taken"
+
+
+def hints_of_sizes(t: Any) -> Any:
+    export = importlib.import_module(f"{t.__name__}.export")
+    dim, x = export.Dim, t.ones(6, 4)
+    twice = module_of(t, lambda self, x: x * 2)
+    made = export.export(twice, (x,), dynamic_shapes={"x": {0: dim.AUTO(min=3, max=9)}}).module()
+    said = [bases(made, t.ones(2, 4)), bases(made, t.ones(10, 4)), made(t.ones(9, 4)).shape]
+    said += [repr(dim.AUTO), repr(dim.AUTO(min=2, max=5)), repr(dim.DYNAMIC(max=3))]
+    said += [refused(dim.AUTO, -1), refused(dim.AUTO, 3, 2), refused(dim.STATIC, 3)]
+    four = module_of(t, lambda self, x: x + t.ones(4))
+    for size in (dim("b"), dim.DYNAMIC):
+        said.append(bases(export.export, four, (t.ones(4),), dynamic_shapes={"x": {0: size}}))
+    made = export.draft_export(four, (t.ones(4),), dynamic_shapes={"x": {0: dim("b")}})
+    said += [made.module()(t.ones(4)).tolist(), bases(made.module(), t.ones(5))]
+    said += [bases(export.export, twice, t.ones(1)), bases(export.export, twice, [t.ones(1)])]
+    looks = module_of(t, lambda self, x: x if x.sum() > 0 else -x)
+    return [*said, bases(export.export, looks, (x,)), made.dialect]
+
+
+def gradients_of_branches(t: Any) -> Any:
+    """No gradient comes from a branch that is not taken, whatever it would be there."""
+    export = importlib.import_module(f"{t.__name__}.export")
+
+    def forward(self: Any, x: Any, y: Any) -> Any:
+        return t.cond(x.sum() > 0, lambda x, y: x.sqrt() * y, lambda x, y: x * x + y, (x, y))
+
+    net, file, said = module_of(t, forward), io.BytesIO(), []
+    made = export.export(net, (t.ones(2), t.ones(2)))
+    export.save(made, file)
+    file.seek(0)
+    for run in (net, made.module(), export.load(file).module()):
+        for value in (4.0, -4.0):
+            x, y = (t.full((2,), value, requires_grad=True) for _ in range(2))
+            run(x, y).sum().backward()
+            said += [x.grad.tolist(), y.grad.tolist()]
+    return said
+
+
 PROGRAMS = {
     fn.__name__: fn
     for fn in (
         futures, scripts_are_functions, scripted_modules, traced_modules, traced_functions,
         words_of_scripts, marks_of_scripts, exported_programs, exported_files, free_sizes,
-        trees_of_exports,
+        trees_of_exports, hints_of_sizes, gradients_of_branches,
     )
 }  # fmt: skip
 

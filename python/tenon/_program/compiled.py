@@ -16,6 +16,7 @@ from typing import Any
 import tenon
 from tenon import _C, _program
 from tenon._program import foreign, guards, parts, quick, watched
+from tenon._program.errors import Unsupported
 from tenon._program.guards import Unfit
 from tenon._program.parts import Recorded
 from tenon._program.traced import (
@@ -180,8 +181,6 @@ class Compiled:
 
     def _refuse(self, reason: str) -> None:
         if self.fullgraph:
-            from tenon._torch._dynamo.exc import Unsupported
-
             raise Unsupported(f"fullgraph=True, and the function is no graph: {reason}")
         self.report.broke(reason)
 

@@ -27,11 +27,26 @@ def cond(
         raise RuntimeError(f"cond: operands is a tuple, not {type(operands).__name__}")
     if not isinstance(pred, tenon.Tensor) or not _C._program_is_recording():
         return true_fn(*operands) if bool(pred) else false_fn(*operands)
-    yes, spec = _pytree.tree_flatten(true_fn(*operands))
-    no, other = _pytree.tree_flatten(false_fn(*operands))
+    yes, spec = _pytree.tree_flatten(true_fn(*_taken_if(pred, operands)))
+    no, other = _pytree.tree_flatten(false_fn(*_taken_if(~pred.bool(), operands)))
     if spec != other:
         raise RuntimeError("cond: true_fn and false_fn return different structures")
     return spec.unflatten([_select(pred, a, b) for a, b in zip(yes, no, strict=True)])
+
+
+def _taken_if(pred: Any, operands: Any) -> Any:
+    """The operands, to which no gradient comes where pred does not hold: that of a branch which is
+    not taken may be none (sqrt below 0), and 0 times it would be NaN."""
+    if not tenon.is_grad_enabled():
+        return operands
+    here = pred.reshape(()).bool()
+
+    def one(t: Any) -> Any:
+        if not (t.is_floating_point() or t.is_complex()):
+            return t
+        return tenon.where(here, t, t.detach())
+
+    return _pytree.tree_map_only(tenon.Tensor, one, operands)
 
 
 def _select(pred: Any, yes: Any, no: Any) -> Any:

@@ -17,6 +17,7 @@ import tenon
 from tenon import jit
 from tenon._program import COMMON, DEAD, FOLD
 from tenon._program import note as _notes
+from tenon._program.errors import GuardOnDataDependentSymNode, UserError, UserErrorType
 from tenon._program.traced import NumbersDiffer, Recording, free_size, unchanged
 from tenon._program.turns import Turn
 from tenon._submodules import on_demand
@@ -45,8 +46,8 @@ from tenon.utils import _pytree
 __all__ = [
     "AdditionalInputs", "Dim", "ExportGraphSignature", "ExportedProgram", "InterpreterModule",
     "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule",
-    "default_decompositions", "dims", "export", "export_for_training", "exported_program",
-    "graph_signature", "load", "register_dataclass", "save", "unflatten",
+    "default_decompositions", "dims", "draft_export", "export", "export_for_training",
+    "exported_program", "graph_signature", "load", "register_dataclass", "save", "unflatten",
 ]  # fmt: skip
 
 
@@ -109,6 +110,26 @@ def _record(
 ) -> Recording:
     with unchanged(mod):
         return Recording(mod, args, kwargs, scopes, numbers)
+
+
+class _Violation(UserError, NotImplementedError):
+    """A size that cannot be free; what it is for a lack of a rule, too."""
+
+
+@contextlib.contextmanager
+def _as_violations(sizes: list[FreeSize]) -> Iterator[None]:
+    """Says why a size cannot be free as PyTorch does."""
+    try:
+        yield
+    except (RuntimeError, NotImplementedError) as err:
+        if type(err) not in (RuntimeError, NotImplementedError, Turn, NumbersDiffer) or not sizes:
+            raise
+        kind = UserErrorType.CONSTRAINT_VIOLATION
+        made = UserError if type(err) is not NotImplementedError else _Violation
+        text = str(err)
+        if not text.startswith("Constraints violated"):
+            text = f"Constraints violated! {text}"
+        raise made(kind, text) from err
 
 
 def _free(recording: Recording, mod: Module, tensors: list[Any], size: FreeSize) -> None:
@@ -183,7 +204,7 @@ def _free_hints(
             done.append(wanted)
             break
         else:
-            if size.hint is Dim.DYNAMIC:
+            if size.hint and size.hint.kind is Dim.DYNAMIC.kind:
                 raise failed
     return recording
 
@@ -204,7 +225,10 @@ def export(
     if isinstance(mod, jit.ScriptModule):
         raise ValueError("Exporting a ScriptModule is not supported: export the module itself")
     if not isinstance(args, tuple):
-        raise TypeError(f"Expecting `args` to be a tuple of example inputs, got {type(args)}")
+        raise UserError(
+            UserErrorType.INVALID_INPUT,
+            f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}",
+        )
     kwargs = _in_order(mod, args, kwargs or {})
     sizes = free_sizes(mod, args, kwargs, dynamic_shapes)
     tensors = [t for t in _pytree.tree_leaves((args, kwargs)) if isinstance(t, tenon.Tensor)]
@@ -215,7 +239,7 @@ def export(
         recording = _record(mod, args, kwargs, scopes, counted)
         count, where = recording.program.reads
         if count:
-            raise RuntimeError(
+            raise GuardOnDataDependentSymNode(
                 "export: the module looks at values of tensors, so that its course or a constant "
                 "may depend on them: use tenon.where, or compute it outside"
                 + (f"\n{where}" if where else "")
@@ -223,11 +247,12 @@ def export(
         return recording
 
     scopes, counted = _Scopes(mod), False
-    try:
-        recording = _free_hints(again, mod, tensors, sizes)
-    except NumbersDiffer:
-        counted = True
-        recording = _free_hints(again, mod, tensors, sizes)
+    with _as_violations(sizes):
+        try:
+            recording = _free_hints(again, mod, tensors, sizes)
+        except NumbersDiffer:
+            counted = True
+            recording = _free_hints(again, mod, tensors, sizes)
     recording.program.optimize(FOLD | COMMON | DEAD)
     jit._wrap(mod, recording)
     note = json.loads(recording.program.note)
@@ -250,6 +275,43 @@ def _in_order(mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
 
 
 export_for_training = export
+
+
+def draft_export(
+    mod: Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    preserve_module_call_signature: tuple[str, ...] = (),
+    strict: bool = False,
+    prefer_deferred_runtime_asserts_over_guards: bool = False,
+) -> ExportedProgram:
+    """What export gives, with a report, and with sizes fixed that cannot be free; the report says
+    which and why. A module that looks at values is an error here, too."""
+    failures: list[str] = []
+    try:
+        made = export(mod, args, kwargs, dynamic_shapes=dynamic_shapes)
+    except UserError as err:
+        if err.error_type is not UserErrorType.CONSTRAINT_VIOLATION:
+            raise
+        failures.append(str(err))
+        made = export(mod, args, kwargs)
+    made._report = DraftExportReport(failures)
+    return made
+
+
+class DraftExportReport:
+    """What export would have refused."""
+
+    def __init__(self, failures: list[str]) -> None:
+        self.failures = failures
+
+    def successful(self) -> bool:
+        return not self.failures
+
+    def __str__(self) -> str:
+        return "\n".join(self.failures or ["No issues are found: export gives the same program."])
 
 
 # ---- Files ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 import tenon
+from tenon._program.errors import UserError, UserErrorType
 from tenon.nn import Module
 from tenon.utils import _pytree
 
@@ -17,16 +18,36 @@ __all__ = ["AdditionalInputs", "Dim", "ShapesCollection", "dims"]
 _ANY = (1 << 62) - 1
 
 
-class _Hint(Enum):
+class _Kind(Enum):
     AUTO = 1
     STATIC = 2
     DYNAMIC = 3
 
 
+@dataclass(frozen=True)
+class _Hint:
+    """What a size may become; `Dim.AUTO(min=2, max=8)` is another one with bounds."""
+
+    kind: _Kind
+    min: int | None = None
+    max: int | None = None
+
+    def __call__(self, min: int | None = None, max: int | None = None) -> _Hint:
+        if (min or 0) < 0 or (max or 0) < 0:
+            raise AssertionError("min and max must be non-negative")
+        if min is not None and max is not None and min > max:
+            raise AssertionError("min must be <= max")
+        return _Hint(self.kind, min, max)
+
+    def __repr__(self) -> str:
+        bounds = [f"{n}={v}" for n, v in (("min", self.min), ("max", self.max)) if v is not None]
+        return f"DimHint({', '.join([self.kind.name, *bounds])})"
+
+
 class Dim:
     """A size that may differ, by name, within bounds. `2 * dim + 1` is another one, of a rule."""
 
-    AUTO, STATIC, DYNAMIC = _Hint.AUTO, _Hint.STATIC, _Hint.DYNAMIC
+    AUTO, STATIC, DYNAMIC = _Hint(_Kind.AUTO), _Hint(_Kind.STATIC), _Hint(_Kind.DYNAMIC)
 
     def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:
         if not str(name).isidentifier():
@@ -164,7 +185,7 @@ def _of_tensor(given: Any, rank: int, where: str) -> dict[int, Any]:
     for dim, free in given.items():
         if not isinstance(dim, int) or not -rank <= dim < rank:
             raise ValueError(f"dynamic_shapes{where}: there is no dimension {dim} of {rank}")
-        if isinstance(free, int) or free is None or free is Dim.STATIC:
+        if isinstance(free, int) or free is None or getattr(free, "kind", None) is _Kind.STATIC:
             continue
         if not isinstance(free, (Dim, _Hint)):
             raise ValueError(f"dynamic_shapes{where}[{dim}] is a Dim, not {free!r}")
@@ -238,7 +259,8 @@ def free_sizes(
         for dim, wanted in free.items():
             hint = wanted if isinstance(wanted, _Hint) else None
             if hint is not None:
-                wanted = Dim(f"s{i}_{dim}", min=1)
+                low = 1 if hint.min is None else hint.min
+                wanted = Dim(f"s{i}_{dim}", min=low, max=hint.max)
             size = sizes.setdefault(wanted.__name__, FreeSize(wanted, hint))
             size.places.append((i, dim))
     leaves = [t for t in _pytree.tree_leaves(list(bound.values())) if isinstance(t, tenon.Tensor)]
@@ -268,8 +290,9 @@ def _joined(sizes: list[FreeSize], tensors: list[Any]) -> Iterator[FreeSize]:
                  for i, d in made.places}  # fmt: skip
         if len(found) > 1 or any(rest for _, rest in found):
             texts = [f"{dim.__name__} = {tensors[i].shape[d]}" for (i, d), dim in places]
-            raise RuntimeError(
+            raise UserError(
+                UserErrorType.CONSTRAINT_VIOLATION,
                 f"Constraints violated ({root.__name__})! The sizes of the example do not follow "
-                f"from one {root.__name__}: {', '.join(texts)}"
+                f"from one {root.__name__}: {', '.join(texts)}",
             )
         yield made

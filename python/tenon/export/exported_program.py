@@ -69,6 +69,7 @@ class ExportedProgram:
         self.example_inputs = example_inputs
         self._note = json.loads(program.note)
         self._lifted: tuple[fx.GraphModule, ExportGraphSignature] | None = None
+        self._report: Any = None  # draft_export's
 
     @property
     def graph_module(self) -> fx.GraphModule:

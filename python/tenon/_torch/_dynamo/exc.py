@@ -1,17 +1,24 @@
-"""Errors of PyTorch's tracer, which programs name in `except`; Tenon raises none of them."""
+"""Errors of PyTorch's tracer, which programs name in `except`."""
 
+from tenon._program.errors import (
+    BackendCompilerFailed,
+    FailOnRecompileLimitHit,
+    InternalTorchDynamoError,
+    InvalidBackend,
+    RecompileError,
+    ResetRequired,
+    SkipFrame,
+    TorchDynamoException,
+    TorchRuntimeError,
+    UncapturedHigherOrderOpError,
+    Unsupported,
+    UserError,
+    UserErrorType,
+)
 
-class TorchDynamoException(RuntimeError):
-    """The base of the others."""
-
-
-class Unsupported(TorchDynamoException):
-    """A construct that cannot be traced."""
-
-
-class UserError(Unsupported):
-    """A construct that cannot be traced, with advice."""
-
-
-class BackendCompilerFailed(TorchDynamoException):
-    """A compiler's failure."""
+__all__ = [
+    "BackendCompilerFailed", "FailOnRecompileLimitHit", "InternalTorchDynamoError",
+    "InvalidBackend", "RecompileError", "ResetRequired", "SkipFrame", "TorchDynamoException",
+    "TorchRuntimeError", "UncapturedHigherOrderOpError", "Unsupported", "UserError",
+    "UserErrorType",
+]  # fmt: skip
