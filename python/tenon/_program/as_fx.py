@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -222,22 +223,57 @@ def part_module(
     return made
 
 
-def traced_module(fn: Callable[..., Any], args: tuple[Any, ...]) -> fx.GraphModule:
-    """The operators that a call runs, as a GraphModule that is called as the function is."""
+def traced_module(
+    fn: Callable[..., Any], args: tuple[Any, ...], record: Callable[[], Any] | None = None
+) -> fx.GraphModule:
+    """The operators that a call runs, as a GraphModule that is called as the function is. `record`
+    makes the recording."""
     from tenon._program.traced import Recording
 
-    recording = Recording(fn, args, {})
+    recording = Recording(fn, args, {}) if record is None else record()
     made = graph_module(recording.program, aten=True)
     takes, gives = recording.layout, recording.outputs
-    if len(takes.fixed) > len(takes.tensors):
+    flat = all(child.is_leaf() for child in takes.spec.child(0).children())
+    if not flat and len(takes.fixed) > len(takes.tensors):
         raise NotImplementedError("make_fx: arguments are tensors, or containers of them")
-    names = [f"arg{i}" for i in range(len(args))]
-    info = fx.graph.PyTreeInfo(names, takes.spec.child(0), gives.spec)
     values: list[Any] = list(gives.fixed)
     result = made.graph.output_node()
     for i, value in zip(gives.tensors, result.args[0], strict=True):
         values[i] = value
-    result.args = (values,)
-    made.graph.set_codegen(fx.graph._PyTreeCodeGen(info))
+    if flat:
+        _name_arguments(made.graph, fn, takes.tensors, len(args))
+        result.args = (gives.spec.unflatten(values),)
+    else:
+        names = [f"arg{i}" for i in range(len(args))]
+        info = fx.graph.PyTreeInfo(names, takes.spec.child(0), gives.spec)
+        result.args = (values,)
+        made.graph.set_codegen(fx.graph._PyTreeCodeGen(info))
     made.recompile()
     return made
+
+
+def _name_arguments(
+    graph: fx.Graph, fn: Callable[..., Any], tensors: Sequence[int], count: int
+) -> None:
+    """Names placeholders as PyTorch does; those of what is no tensor are there and not used."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    plain = len(parameters) >= count and all(
+        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters[:count]
+    )
+    found = dict(zip(tensors, graph.find_nodes(op="placeholder"), strict=True))
+    taken = {n.name for n in graph.nodes} - {n.name for n in found.values()}
+    before: fx.Node | None = None
+    for i in range(count):
+        name = f"{parameters[i].name}_1" if plain else f"arg{i}_1"
+        if i in found:
+            before = found[i]
+            if name not in taken:
+                before.name = before.target = name
+            continue
+        first = next(iter(graph.nodes))
+        put = graph.inserting_before(first) if before is None else graph.inserting_after(before)
+        with put:
+            before = graph.placeholder(name)

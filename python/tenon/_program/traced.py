@@ -195,8 +195,10 @@ class Recording:
         kwargs: dict[str, Any],
         around: Callable[[Callable[[int], None]], Any] | None = None,
         numbers: bool = False,
+        apart: Sequence[str] = (),
     ) -> None:
-        """`numbers`: those that are returned are results of the program, too."""
+        """`numbers`: those that are returned are results of the program, too. `apart`: composites
+        that become their parts."""
         self.numbers = numbers
         self.layout, tensors = Layout.of((args, kwargs), "inputs of a trace")
         names = input_names(fn, args, kwargs)
@@ -217,7 +219,7 @@ class Recording:
             return self.outputs.with_numbers(flat) if numbers else flat
 
         self.program, self.results = _program.record(
-            call, dict(zip(names, own, strict=True)), weights, around
+            call, dict(zip(names, own, strict=True)), weights, around, apart
         )
         if not self.outputs.tensors:
             raise RuntimeError("a trace needs a tensor among its outputs")

@@ -209,6 +209,15 @@ def _free_hints(
     return recording
 
 
+def free_hinted(again: Callable[[], Recording], fn: Any, tensors: list[Any]) -> Recording:
+    """A recording whose sizes are free wherever they can be."""
+    sizes = [
+        FreeSize(Dim(f"s{i}_{d}", min=1), Dim.AUTO, [(i, d)])
+        for i, t in enumerate(tensors) for d in range(t.ndim) if t.shape[d] > 1
+    ]  # fmt: skip
+    return _free_hints(again, fn, tensors, sizes)
+
+
 def export(
     mod: Module,
     args: tuple[Any, ...],

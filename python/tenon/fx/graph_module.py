@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import itertools
 import linecache
+import warnings
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import tenon
@@ -12,6 +15,12 @@ from tenon.fx.graph import CodeGen, Graph, PythonCode
 from tenon.nn import Module
 
 _count = itertools.count()
+
+
+# Layers whose text makes them anew.
+_TOLD = {
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "Linear",
+}  # fmt: skip
 
 
 def _compiled(code: PythonCode) -> Any:
@@ -143,6 +152,57 @@ class GraphModule(Module):
             if name and not held:
                 self.delete_submodule(name)
 
+    def to_folder(self, folder: Any, module_name: str = "FxModule") -> None:
+        """Writes a package: `module.py` with a class that makes the module anew, what it holds
+        beside, and `state_dict.pt`. Layers whose text says all of them are made by it, others are
+        pickled."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        tenon.save(self.state_dict(), folder / "state_dict.pt")
+        head = str(tenon.float32).split(".")[0]
+        lines, left = [], []
+        for name, module in self.named_children():
+            text = repr(module)
+            if type(module).__name__ not in _TOLD or type(module).__module__[:9] != "tenon.nn.":
+                left.append(name)
+                tenon.save(module, folder / f"{name}.pt")
+                path = folder / f"{name}.pt"
+                text = f"{head}.load(r'{path}', weights_only=False)"
+            lines.append(f"setattr(self, '{name}', {text})")
+        for name, t in self._buffers.items():
+            if t is not None:
+                made = f"{head}.empty({list(t.shape)}, dtype={t.dtype})"
+                lines.append(f"self.register_buffer('{name}', {made})")
+        for name, t in self._parameters.items():
+            if t is not None:
+                made = f"{head}.nn.Parameter({head}.empty({list(t.shape)}, dtype={t.dtype}))"
+                lines.append(f"setattr(self, '{name}', {made})")
+        lines.append(f"self.load_state_dict({head}.load(r'{folder / 'state_dict.pt'}'))")
+        code = self.graph.python_code()
+        imports = [f"import {head}", f"from {head}.nn import *"]
+        for name, value in code.globals.items():
+            if isinstance(value, float):
+                imports.append(f"from math import {name}")
+            elif isinstance(value, ModuleType):
+                if value.__name__ != name:
+                    imports.append(f"import {value.__name__} as {name}")
+            else:
+                imports.append(_imported(name, value))
+        body = "\n".join(f"        {line}" for line in lines)
+        forward = "\n".join(f"    {line}".rstrip() for line in code.src.strip().split("\n"))
+        (folder / "module.py").write_text(
+            "\n".join(dict.fromkeys(imports)) + f"\n\n\nclass {module_name}({head}.nn.Module):\n"
+            f"    def __init__(self):\n        super().__init__()\n{body}\n\n{forward}\n",
+            encoding="utf-8",
+        )  # fmt: skip
+        (folder / "__init__.py").write_text("from .module import *", encoding="utf-8")
+        if left:
+            warnings.warn(
+                "Was not able to save the following children modules as reprs -saved as pickled "
+                f"files instead: {left}",
+                stacklevel=2,
+            )
+
     def print_readable(self, print_output: bool = True, **_: Any) -> str:
         code = self.graph.python_code(verbose=True).src
         body = "".join(f"    {s}\n" if s.strip() else "\n" for s in code.strip().split("\n"))
@@ -181,6 +241,18 @@ class GraphModule(Module):
     def __str__(self) -> str:
         hint = "# To see more debug info, please use `graph_module.print_readable()`"
         return f"{super().__str__()}\n{self.code}\n{hint}"
+
+
+def _imported(name: str, value: Any) -> str:
+    """The line that gives a module an object under a name."""
+    place, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if value is type(None):
+        return f"{name} = type(None)"
+    if not place or not own or "<" in own:
+        raise RuntimeError(f"to_folder: {value!r} is no function or class that can be imported")
+    if "." not in own:
+        return f"from {place} import {own} as {name}"
+    return f"import {place}\n{name} = {place}.{own}"
 
 
 def _names_of(space: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
+from tenon.fx import traceback
 from tenon.fx._symbolic_trace import Tracer
 from tenon.fx.graph import Graph
 from tenon.fx.graph_module import GraphModule
@@ -48,7 +49,8 @@ class Interpreter:
             if node in self.env:
                 continue
             try:
-                self.env[node] = self.run_node(node)
+                with traceback.set_current_meta(node, f"Interpreter_{type(self).__name__}"):
+                    self.env[node] = self.run_node(node)
             except Exception as err:
                 err.add_note(f"While executing {node.format_node()}")
                 raise

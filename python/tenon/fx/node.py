@@ -69,9 +69,21 @@ def qualified_name(fn: Any) -> str | None:
     module = getattr(fn, "__module__", None) or ""
     if module.startswith("tenon.fx."):
         return f"{prefix}{module.removeprefix('tenon')}.{name}"
+    if module.startswith("tenon.ops."):
+        return f"{prefix}{module.removeprefix('tenon')}.{name}"
     if module in ("operator", "_operator"):
         return f"operator.{name}"
     return None
+
+
+def full_name(thing: Any) -> str:
+    """A function's or class's name with its module, where PyTorch has it."""
+    known = qualified_name(thing)
+    if known is None:
+        module = getattr(thing, "__module__", None) or ""
+        known = f"{module}.{getattr(thing, '__qualname__', type(thing).__name__)}".lstrip(".")
+    head, dot, rest = known.partition(".")
+    return f"{ {'tenon': 'torch', 'operator': '_operator'}.get(head, head) }{dot}{rest}"
 
 
 class Node:
@@ -228,6 +240,29 @@ class Node:
             known = in_place or name in ("setitem", "manual_seed") or "out" in self.kwargs
             return known or self.target in _acting
         return False
+
+    def normalized_arguments(
+        self,
+        root: Any,
+        arg_types: tuple[Any, ...] | None = None,
+        kwarg_types: dict[str, Any] | None = None,
+        normalize_to_only_use_kwargs: bool = False,
+    ) -> Any:
+        """The arguments of the call with all defaults, as (args, kwargs); None where the function
+        has no signature that is known. `root` holds the modules."""
+        from tenon.fx import operator_schemas as known
+
+        only = normalize_to_only_use_kwargs
+        if self.op == "call_function":
+            return known.normalize_function(
+                self.target, self.args, self.kwargs, arg_types, kwarg_types, only
+            )
+        if self.op == "call_module":
+            return known.normalize_module(root, str(self.target), self.args, self.kwargs, only)
+        return None
+
+    def _pretty_print_target(self, target: Any) -> str:
+        return target_text(target)
 
     def format_node(self, *_: Any, **__: Any) -> str:
         if self.op == "output":

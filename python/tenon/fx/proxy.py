@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tenon
+from tenon.fx import traceback
 from tenon.fx.graph import Graph
 from tenon.fx.node import BASE_TYPES, Argument, Node, Target, map_aggregate
 
@@ -36,7 +37,9 @@ class TracerBase:
         name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
-        return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        traceback.note(node)
+        return node
 
     def proxy(self, node: Node) -> Proxy:
         return Proxy(node, self)

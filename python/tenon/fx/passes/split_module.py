@@ -50,7 +50,7 @@ def _in_order(parts: dict[str, Partition]) -> list[Partition]:
 
 def split_module(
     m: GraphModule,
-    root_m: tenon.nn.Module,
+    root_m: tenon.nn.Module | None,
     split_callback: Callable[[Node], int],
     qualname_map: dict[str, str] | None = None,
     keep_original_order: bool | None = False,
@@ -89,7 +89,7 @@ def split_module(
                     user.before.add(maker.name)
     order = _in_order(parts)
     for part in order:
-        _fill(part, root_m, keep_original_node_name, keep_original_input_name, qualname_map)
+        _fill(part, m, keep_original_node_name, keep_original_input_name, qualname_map)
     base = Graph()
     made: dict[Node, Node] = {}
     held: dict[str, Any] = {}
