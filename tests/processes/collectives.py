@@ -273,6 +273,23 @@ def check_meshes() -> None:
     t = torch.ones(1)
     dist.all_reduce(t, group=few.get_group())  # nothing, outside
     assert t.item() == (1 if RANK == 1 else 2) and few.get_local_rank() == (0, -1, 1)[RANK]
+    small = init_device_mesh("cpu", (2,))
+    assert small.get_coordinate() == ((RANK,) if RANK < 2 else None) and small.size() == 2
+    pair = dist.new_group([1, 2])
+    if RANK:
+        by_group = dist.DeviceMesh.from_group(pair, "cpu", mesh_dim_names=("pair",))
+        assert by_group.mesh.tolist() == [1, 2] and by_group.get_local_rank("pair") == RANK - 1
+        expect(ValueError, "has the ranks [1, 2], not [0, 1]",
+               lambda: dist.DeviceMesh.from_group(pair, "cpu", [0, 1]))  # fmt: skip
+        expect(ValueError, "several groups need mesh",
+               lambda: dist.DeviceMesh.from_group([pair], "cpu"))  # fmt: skip
+        expect(ValueError, "1 groups for a mesh of 2",
+               lambda: dist.DeviceMesh.from_group([pair], "cpu", [[1, 2]]))  # fmt: skip
+    whole = dist.DeviceMesh.from_group([dist.group.WORLD], "cpu", list(RANKS))
+    got = distribute_tensor(torch.arange(4.0), whole, [Shard(0)]).full_tensor()
+    same(got, np.arange(4.0))
+    expect(RuntimeError, "must be in the mesh once", lambda: dist.DeviceMesh("cpu", [0, 1, 1]))
+    expect(RuntimeError, "without mesh_dim_names", lambda: small["rows"])
     flat = mesh._flatten()
     assert flat.mesh_dim_names == ("rows_columns",) and flat.get_local_rank() == RANK
     t = torch.ones(1)
@@ -316,6 +333,12 @@ def check_mistakes() -> None:
     expect(ValueError, "7", lambda: dist.broadcast(one, 7))
     expect(TypeError, "torch.Tensor", lambda: dist.all_reduce([1.0]))
     expect(RuntimeError, "cannot use", lambda: dist.all_reduce(one, dist.ReduceOp.BAND))
+    expect(TypeError, "such as ReduceOp.SUM", lambda: dist.all_reduce(one, op="sum"))
+    few = [None] * (SIZE - 1)
+    expect(IndexError, "2 places for the objects of 3", lambda: dist.all_gather_object(few, 1))
+    expect(IndexError, "2 places for the objects of 3",
+           lambda: dist.gather_object(1, few, dst=RANK))  # fmt: skip
+    assert few == [None] * (SIZE - 1)
     t = torch.ones(1)
     dist.all_reduce(t)
     assert t.item() == SIZE

@@ -24,6 +24,7 @@ from torch.distributed.fsdp import (
     FullStateDictConfig,
     MixedPrecision,
     MixedPrecisionPolicy,
+    OptimStateKeyType,
     ShardingStrategy,
     StateDictType,
     fully_shard,
@@ -273,6 +274,36 @@ def check_states() -> None:
         again.step()
         for name, value in alone.state_dict().items():
             close(fresh.state_dict()[name], value, name)
+
+
+def check_states_by_earlier_names() -> None:
+    """They load what the one of today gives, and names become numbers and back."""
+    alone, cut = net(), FSDP(net(), auto_wrap_policy=ModuleWrapPolicy({Layer}))
+    plain, own = train(alone, cut)
+    full = FSDP.full_optim_state_dict(cut, own, rank0_only=False)
+    first = full if RANK == 0 else None
+    with FSDP.state_dict_type(cut, StateDictType.FULL_STATE_DICT):
+        want = FSDP.optim_state_dict_to_load(cut, own, full)
+    for got in (
+        FSDP.shard_full_optim_state_dict(full, cut, optim=own),
+        FSDP.shard_full_optim_state_dict(full, cut),
+        FSDP.scatter_full_optim_state_dict(first, cut, optim_input=list(cut.parameters())),
+        FSDP.flatten_sharded_optim_state_dict(FSDP.sharded_optim_state_dict(cut, own), cut, own),
+    ):
+        assert got["param_groups"] == want["param_groups"]
+        assert got["state"].keys() == want["state"].keys()
+        for n, state in want["state"].items():
+            for key, value in state.items():
+                close(got["state"][n][key], value, key)
+    numbered = FSDP.rekey_optim_state_dict(full, OptimStateKeyType.PARAM_ID, alone, optim=plain)
+    for n, p in enumerate(plain.param_groups[0]["params"]):
+        close(numbered["state"][n]["exp_avg"], plain.state[p]["exp_avg"], f"number {n}")
+    named = FSDP.rekey_optim_state_dict(numbered, OptimStateKeyType.PARAM_NAME, alone, optim=plain)
+    assert named["param_groups"] == full["param_groups"] and list(named["state"]) == [
+        n for n, _ in alone.named_parameters()
+    ]
+    again = FSDP.rekey_optim_state_dict(named, OptimStateKeyType.PARAM_NAME, alone, optim=plain)
+    assert again is named
 
 
 def check_mixed_precision() -> None:

@@ -1,6 +1,7 @@
 """Pipelines of two processes against the same model in one, which every rank runs for itself;
 `test_sharding.py` starts it."""
 
+import copy
 import sys
 
 import numpy as np
@@ -10,10 +11,16 @@ import torch.nn.functional as F
 from torch.distributed.pipelining import (
     PipelineStage,
     Schedule1F1B,
+    ScheduleDualPipeV,
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
     ScheduleLoopedBFS,
+    ScheduleZBVZeroBubble,
+    SplitPoint,
+    pipeline,
 )
+from torch.distributed.pipelining.schedules import get_schedule_class
 
 dist.init_process_group(sys.argv[1])
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
@@ -47,7 +54,12 @@ def whole(layers, x, scale):
 
 def train(kind, count: int, batches: int, rows: int) -> None:
     alone = parts(count)
-    mine = {i: m for i, m in enumerate(parts(count)) if i % SIZE == RANK}
+    down_and_up = kind in (ScheduleZBVZeroBubble, ScheduleDualPipeV)
+
+    def rank_of(stage: int) -> int:
+        return min(stage, count - 1 - stage) if down_and_up else stage % SIZE
+
+    mine = {i: m for i, m in enumerate(parts(count)) if rank_of(i) == RANK}
     stages = [PipelineStage(m, i, count, torch.device("cpu")) for i, m in mine.items()]
     single = kind in (ScheduleGPipe, Schedule1F1B)
     schedule = kind(stages[0] if single else stages, batches, loss_fn=F.mse_loss)
@@ -61,7 +73,7 @@ def train(kind, count: int, batches: int, rows: int) -> None:
         scale = torch.rand(rows, 1, generator=numbers).double() + 1
         optimizer.zero_grad()
         losses = []
-        first, last = RANK == 0, (count - 1) % SIZE == RANK
+        first, last = RANK == 0, rank_of(count - 1) == RANK
         out = schedule.step(*([x] if first else []), target=y if last else None, losses=losses,
                             scale=scale)  # fmt: skip
         optimizer.step()
@@ -94,6 +106,42 @@ def check_several_stages_each() -> None:
     train(ScheduleInterleaved1F1B, 2 * SIZE, 4, 8)
     train(ScheduleInterleaved1F1B, 3 * SIZE, 5, 10)
     train(ScheduleLoopedBFS, 2 * SIZE, 3, 6)
+    train(ScheduleInterleavedZeroBubble, 2 * SIZE, 4, 8)
+    train(ScheduleZBVZeroBubble, 2 * SIZE, 5, 10)
+    train(ScheduleDualPipeV, 2 * SIZE, 1, 4)
+
+
+def check_models_that_are_cut() -> None:
+    """`pipeline` of a model whose input goes around the layers: as one process trains."""
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(5, 5) for _ in range(4))
+            self.scale = torch.nn.Parameter(torch.ones(5))
+
+        def forward(self, x, mask=None):
+            h = x
+            for layer in self.layers:
+                h = torch.tanh(layer(h))
+            return (h + x) * self.scale if mask is None else h * mask
+
+    torch.manual_seed(2)
+    model, x, y = Net().double(), torch.randn(8, 5).double(), torch.randn(8, 5).double()
+    alone = copy.deepcopy(model)
+    pipe = pipeline(model, (x[:2],), split_spec={f"layers.{4 // SIZE}": SplitPoint.BEGINNING})
+    stage = pipe.build_stage(RANK, torch.device("cpu"))
+    schedule = get_schedule_class("1f1b")(stage, 4, loss_fn=F.mse_loss)
+    out = schedule.step(*([x] if RANK == 0 else []), target=y if RANK == SIZE - 1 else None)
+    want = alone(x)
+    F.mse_loss(want, y).backward()
+    if RANK == SIZE - 1:
+        np.testing.assert_allclose(out.numpy(), want.detach().numpy(), 1e-12)
+    whole = dict(alone.named_parameters())
+    names = [n for n, _ in stage.submod.named_parameters()]
+    assert names and ("scale" in names) == (RANK == SIZE - 1)
+    for n, p in stage.submod.named_parameters():
+        np.testing.assert_allclose(p.grad.numpy(), whole[n].grad.numpy(), 1e-9, 1e-12)
 
 
 def check_orders() -> None:
@@ -102,7 +150,8 @@ def check_orders() -> None:
     stage = PipelineStage(torch.nn.Linear(2, 2), RANK, SIZE, "cpu")
     order = Schedule1F1B(stage, 4)
     for ranks, batches in ((2, 4), (4, 6), (3, 3)):
-        plans = play(ranks, ranks, batches, True, lambda r, n=ranks: n - r, order._order)
+        plans = play(ranks, ranks, batches, True, lambda r, n=ranks: n - r, order._order,
+                     lambda stage: stage)  # fmt: skip
         for rank, plan in enumerate(plans):
             held = most = 0
             for backward, _, _ in plan:
@@ -126,7 +175,10 @@ def check_mistakes() -> None:
     stage = PipelineStage(layer, RANK, SIZE, "cpu")
     expect(ValueError, "must be greater than or equal to", lambda: Schedule1F1B(stage, 1))
     expect(ValueError, "out of range", lambda: PipelineStage(layer, 9, SIZE, "cpu"))
-    expect(ValueError, "belongs to rank", lambda: PipelineStage(layer, 1 - RANK, SIZE, "cpu"))
+    other = PipelineStage(layer, 1 - RANK, SIZE, "cpu")
+    expect(ValueError, "has the stages", lambda: ScheduleGPipe(other, 1))
+    expect(ValueError, "exactly 2 stages per rank", lambda: ScheduleZBVZeroBubble([stage], 1))
+    expect(ValueError, "Unknown schedule name: fast", lambda: get_schedule_class("fast"))
     expect(ValueError, "has the stages", lambda: ScheduleLoopedBFS(
         [PipelineStage(layer, RANK, 2 * SIZE, "cpu")], 2))  # fmt: skip
     if RANK == SIZE - 1:

@@ -41,7 +41,8 @@ NAMES = {
     "size_based_auto_wrap_policy transformer_auto_wrap_policy wrap",
     "launcher.api": "LaunchConfig elastic_launch",
     "optim": "DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer",
-    "pipelining": "PipelineStage Schedule1F1B ScheduleGPipe SplitPoint pipeline",
+    "pipelining": "Pipe PipelineStage Schedule1F1B ScheduleGPipe SplitPoint build_stage pipeline",
+    "pipelining.schedules": "PipelineScheduleMulti PipelineScheduleSingle get_schedule_class",
     "rpc": "RRef init_rpc is_available rpc_sync",
     "tensor": "DTensor Partial Replicate Shard distribute_module distribute_tensor",
     "tensor._utils": "compute_local_shape_and_global_offset",
@@ -58,6 +59,19 @@ def test_names_are_there(module: str) -> None:
     found = importlib.import_module(f"tenon.distributed.{module}")
     for name in NAMES[module].split():
         assert getattr(found, name) is not None
+
+
+def test_later_names_and_those_of_other_modules() -> None:
+    from tenon import distributed
+
+    assert distributed.all_gather_single is distributed.all_gather_into_tensor
+    assert distributed.reduce_scatter_single is distributed.reduce_scatter_tensor
+    assert distributed.GradBucket.__name__ == "GradBucket"
+    sums = distributed.ReduceOp.SUM, distributed.ReduceOp.AVG
+    assert [op for op in distributed.ReduceOp if distributed.supports_complex(op)][:2] == list(sums)
+    assert not distributed.supports_complex(distributed.ReduceOp.MAX)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = distributed.nonsense  # type: ignore[attr-defined]
 
 
 def test_absent_names_say_so_when_they_are_used() -> None:

@@ -33,7 +33,7 @@ from ranks import run
         ("fsdp.py", "memory"),
         ("fsdp.py", "accumulation"),
         ("fsdp.py", "flat"),
-        ("fsdp.py", "states"),
+        ("fsdp.py", "states"),  # and those by earlier names
         ("fsdp.py", "mixed"),
         ("fsdp.py", "checkpointed"),
         ("fsdp.py", "frozen"),
@@ -49,6 +49,7 @@ from ranks import run
         ("fsdp.py", "mistakes"),
         ("pipelines.py", "one"),
         ("pipelines.py", "several"),
+        ("pipelines.py", "models"),
         ("pipelines.py", "orders"),
         ("pipelines.py", "mistakes"),
     ],

@@ -6,6 +6,8 @@ no engine is needed.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tenon._submodules import on_demand
 from tenon.distributed._collectives import (
     P2POp,
@@ -31,6 +33,7 @@ from tenon.distributed._collectives import (
     reduce_scatter_tensor,
     scatter,
     send,
+    supports_complex,
 )
 from tenon.distributed._debug import (
     DebugLevel,
@@ -89,7 +92,9 @@ from tenon.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 group = GroupMember
 reduce_op = ReduceOp
-# Names of earlier releases.
+# Names of later releases, and of earlier ones.
+all_gather_single = all_gather_into_tensor
+reduce_scatter_single = reduce_scatter_tensor
 _all_gather_base = all_gather_into_tensor
 _reduce_scatter_base = reduce_scatter_tensor
 
@@ -97,7 +102,8 @@ __all__ = [
     "Backend", "DebugLevel", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError",
     "DistStoreError", "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore",
     "ProcessGroup", "QueueEmptyError", "ReduceOp", "Store", "TCPStore", "Work", "all_gather",
-    "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_reduce",
+    "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
+    "all_reduce",
     "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv",
     "broadcast", "broadcast_object_list", "default_pg_timeout", "destroy_process_group", "gather",
     "gather_object", "get_backend", "get_backend_config", "get_debug_level",
@@ -107,9 +113,18 @@ __all__ = [
     "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available",
     "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend",
     "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv",
-    "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_tensor",
-    "scatter", "scatter_object_list", "send", "send_object_list", "set_debug_level",
-    "set_debug_level_from_env",
+    "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_single",
+    "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
+    "set_debug_level", "set_debug_level_from_env", "supports_complex",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "GradBucket":  # its module needs this one
+        from tenon.nn.parallel._reducer import GradBucket
+
+        return GradBucket
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 on_demand(globals())

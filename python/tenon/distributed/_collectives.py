@@ -27,7 +27,7 @@ __all__ = [
     "P2POp", "ReduceOp", "Work", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
     "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier",
     "batch_isend_irecv", "broadcast", "gather", "irecv", "isend", "monitored_barrier", "recv",
-    "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "send",
+    "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "send", "supports_complex",
 ]  # fmt: skip
 
 
@@ -199,6 +199,13 @@ def _outside(group: Any) -> bool:
 # ---- Reductions ----------------------------------------------------------------------------------
 
 
+def supports_complex(reduceOp: ReduceOp) -> bool:
+    """Whether an operation is defined for complex numbers."""
+    return reduceOp not in (
+        ReduceOp.MAX, ReduceOp.MIN, ReduceOp.PRODUCT, ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR
+    )  # fmt: skip
+
+
 def _operation(op: Any, tensor: Tensor, name: str) -> ReduceOp:
     if not isinstance(op, ReduceOp):
         raise TypeError(f"{name}(): expected an operation such as ReduceOp.SUM, got {op!r}")
@@ -207,7 +214,7 @@ def _operation(op: Any, tensor: Tensor, name: str) -> ReduceOp:
     bits = op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
     if bits and tensor.dtype.is_floating_point:
         raise RuntimeError(f"{name}(): cannot use {op} with a tensor of {tensor.dtype}")
-    if tensor.dtype.is_complex and op not in (ReduceOp.SUM, ReduceOp.AVG):
+    if tensor.dtype.is_complex and not supports_complex(op):
         raise ValueError(f"{name} does not support {op} on complex tensors")
     return op
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import tenon
 from tenon import Tensor, distributed
-from tenon.distributed.fsdp.api import StateDictType
+from tenon.distributed.fsdp.api import OptimStateKeyType, StateDictType
 from tenon.nn.modules.module import Module
 
 __all__: list[str] = []
@@ -159,3 +160,43 @@ def cut(model: Module, optim: Any, given: dict[str, Any]) -> dict[str, Any]:
                        "params": list(range(at, at + count))})  # fmt: skip
         at += count
     return {"state": state, "param_groups": groups}
+
+
+@dataclass
+class _Groups:
+    """What an optimizer was made of, where it is not there itself."""
+
+    param_groups: list[dict[str, Any]]
+
+
+def optimizer_of(model: Module, optim_input: Any, optim: Any) -> Any:
+    """The optimizer, or the groups that it was made of: all parameters, unless said."""
+    if optim is not None:
+        if optim_input is not None:
+            raise ValueError("expected optim_input or optim, got both")
+        return optim
+    given = list(model.parameters() if optim_input is None else optim_input)
+    grouped = given if given and isinstance(given[0], dict) else [{"params": given}]
+    return _Groups([{**g, "params": list(g["params"])} for g in grouped])
+
+
+def rekeyed(state: dict[str, Any], kind: OptimStateKeyType, model: Module, optim: Any) -> Any:
+    """See FullyShardedDataParallel.rekey_optim_state_dict."""
+    if not isinstance(kind, OptimStateKeyType):
+        raise TypeError(f"rekey_optim_state_dict: expected an OptimStateKeyType, got {kind!r}")
+    numbers = _numbers(optim)
+    number_of = {n: numbers[id(p)] for n, p in model.named_parameters() if id(p) in numbers}
+    by_name = kind is OptimStateKeyType.PARAM_NAME
+    keys: dict[Any, Any] = {i: n for n, i in number_of.items()} if by_name else number_of
+    present = [*state["state"], *(p for g in state["param_groups"] for p in g["params"])]
+    if present and all(type(k) is (str if by_name else int) for k in present):
+        return state
+    missing = [k for k in present if k not in keys]
+    if missing:
+        raise ValueError(f"rekey_optim_state_dict: the model has no parameter {missing[0]!r}")
+    return {
+        "state": {keys[k]: v for k, v in state["state"].items()},
+        "param_groups": [
+            {**g, "params": [keys[p] for p in g["params"]]} for g in state["param_groups"]
+        ],
+    }

@@ -707,3 +707,60 @@ class FullyShardedDataParallel(Module):
         if load_directly:
             optim.load_state_dict(found)
         return found
+
+    # ---- The optimizer's state by its earlier names ----
+
+    @staticmethod
+    def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
+        """optim_state_dict with DTensors."""
+        with FullyShardedDataParallel.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
+            return FullyShardedDataParallel.optim_state_dict(model, optim)
+
+    @staticmethod
+    def flatten_sharded_optim_state_dict(
+        sharded_optim_state_dict: dict[str, Any], model: Module, optim: Any
+    ) -> dict[str, Any]:
+        """optim_state_dict_to_load of what sharded_optim_state_dict gave."""
+        return FullyShardedDataParallel.optim_state_dict_to_load(
+            model, optim, sharded_optim_state_dict
+        )
+
+    @staticmethod
+    def shard_full_optim_state_dict(
+        full_optim_state_dict: dict[str, Any], model: Module, optim_input: Any = None,
+        optim: Any = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """optim_state_dict_to_load of what full_optim_state_dict gave, which every rank has."""
+        from tenon.distributed.fsdp import _optim_state
+
+        return _optim_state.cut(
+            model, _optim_state.optimizer_of(model, optim_input, optim), full_optim_state_dict
+        )
+
+    @staticmethod
+    def scatter_full_optim_state_dict(
+        full_optim_state_dict: dict[str, Any] | None, model: Module, optim_input: Any = None,
+        optim: Any = None, group: Any = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """optim_state_dict_to_load of what full_optim_state_dict gave, which rank 0 has."""
+        told = [full_optim_state_dict]
+        distributed.broadcast_object_list(told, group=group, group_src=0)
+        if told[0] is None:
+            raise ValueError("scatter_full_optim_state_dict: rank 0 has no state")
+        return FullyShardedDataParallel.shard_full_optim_state_dict(
+            told[0], model, optim_input, optim
+        )
+
+    @staticmethod
+    def rekey_optim_state_dict(
+        optim_state_dict: dict[str, Any], optim_state_key_type: OptimStateKeyType, model: Module,
+        optim_input: Any = None, optim: Any = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """A whole state with other keys: names of parameters, or their numbers. The model is not
+        sharded."""
+        from tenon.distributed.fsdp import _optim_state
+
+        return _optim_state.rekeyed(
+            optim_state_dict, optim_state_key_type, model,
+            _optim_state.optimizer_of(model, optim_input, optim),
+        )  # fmt: skip

@@ -15,7 +15,11 @@ import tenon
 from tenon.distributed.pipelining.microbatch import merge_chunks, split_args_kwargs_into_chunks
 from tenon.distributed.pipelining.stage import PipelineStage
 
-__all__ = ["Schedule1F1B", "ScheduleGPipe", "ScheduleInterleaved1F1B", "ScheduleLoopedBFS"]
+__all__ = [
+    "PipelineScheduleMulti", "PipelineScheduleSingle", "Schedule1F1B", "ScheduleDualPipeV",
+    "ScheduleGPipe", "ScheduleInterleaved1F1B", "ScheduleInterleavedZeroBubble",
+    "ScheduleLoopedBFS", "ScheduleZBVZeroBubble", "get_schedule_class",
+]  # fmt: skip
 
 # (backward, stage, micro-batch)
 Action = tuple[bool, int, int]
@@ -23,18 +27,20 @@ Action = tuple[bool, int, int]
 
 def play(
     stages: int, ranks: int, count: int, learns: bool, limit: Callable[[int], int],
-    order: Callable[[Action], Any],
+    order: Callable[[Action], Any], rank_of: Callable[[int], int],
+    counts: Callable[[int], bool] = lambda stage: True,
 ) -> list[list[Action]]:  # fmt: skip
     """The actions of each rank. limit(rank): how many micro-batches a rank may have between
-    forward and backward, over all of its stages; order: what is taken first."""
+    forward and backward, over those of its stages that count; order: what is taken first;
+    rank_of(stage): where a stage is."""
     done: dict[Action, int] = {}  # when
     plans: list[list[Action]] = [[] for _ in range(ranks)]
     todo: list[set[Action]] = [set() for _ in range(ranks)]
     for s in range(stages):
         for i in range(count):
-            todo[s % ranks].add((False, s, i))
+            todo[rank_of(s)].add((False, s, i))
             if learns:
-                todo[s % ranks].add((True, s, i))
+                todo[rank_of(s)].add((True, s, i))
 
     def ready(action: Action, now: int) -> bool:
         backward, s, i = action
@@ -51,10 +57,10 @@ def play(
     while any(todo):
         taken = []
         for rank in range(ranks):
-            held = sum(1 if not b else -1 for b, _, _ in plans[rank])
+            held = sum(1 if not b else -1 for b, s, _ in plans[rank] if counts(s))
             able = [a for a in todo[rank] if ready(a, now)]
             if learns:
-                able = [a for a in able if a[0] or held < limit(rank)]
+                able = [a for a in able if a[0] or held < limit(rank) or not counts(a[1])]
             if able:
                 taken.append((rank, min(able, key=order)))
         if not taken:
@@ -89,13 +95,21 @@ class _Schedule:
         self._ranks, self._rank = first.group_size, first.group_rank
         self._num_stages = first.num_stages
         own = [s.stage_index for s in self._stages]
-        wanted = list(range(self._rank, self._num_stages, self._ranks))
+        wanted = [s for s in range(self._num_stages) if self._rank_of(s) == self._rank]
         if sorted(own) != wanted:
             raise ValueError(
                 f"pipeline: rank {self._rank} of {self._ranks} has the stages {wanted} of "
                 f"{self._num_stages}, got {own}"
             )
+        for stage in self._stages:
+            stage.rank_of = self._rank_of
         self._plans: dict[bool, list[Action]] = {}
+
+    def _rank_of(self, stage: int) -> int:
+        return stage % self._ranks
+
+    def _counts(self, stage: int) -> bool:
+        return True
 
     def _limit(self, rank: int) -> int:
         return self._n_microbatches * self._num_stages
@@ -108,7 +122,7 @@ class _Schedule:
     def _plan(self, learns: bool) -> list[Action]:
         if learns not in self._plans:
             plans = play(self._num_stages, self._ranks, self._n_microbatches, learns, self._limit,
-                         self._order)  # fmt: skip
+                         self._order, self._rank_of, self._counts)  # fmt: skip
             self._plans[learns] = plans[self._rank]
         return self._plans[learns]
 
@@ -179,7 +193,9 @@ def _detached(output: Any) -> Any:
     return output
 
 
-class _Single(_Schedule):
+class PipelineScheduleSingle(_Schedule):
+    """A schedule of one stage in each process."""
+
     def __init__(
         self,
         stage: PipelineStage,
@@ -195,11 +211,11 @@ class _Single(_Schedule):
         self._stage = stage
 
 
-class ScheduleGPipe(_Single):
+class ScheduleGPipe(PipelineScheduleSingle):
     """All micro-batches forward, then all backward."""
 
 
-class Schedule1F1B(_Single):
+class Schedule1F1B(PipelineScheduleSingle):
     """One forward, one backward: a stage holds as many micro-batches as stages follow it, and
     one."""
 
@@ -221,7 +237,9 @@ class Schedule1F1B(_Single):
         return not backward, stage, index
 
 
-class _Several(_Schedule):
+class PipelineScheduleMulti(_Schedule):
+    """A schedule of several stages in each process."""
+
     def __init__(
         self,
         stages: list[PipelineStage],
@@ -239,11 +257,11 @@ class _Several(_Schedule):
                          output_merge_spec, scale_grads)  # fmt: skip
 
 
-class ScheduleLoopedBFS(_Several):
+class ScheduleLoopedBFS(PipelineScheduleMulti):
     """All micro-batches through a stage before the next one of the process, then back."""
 
 
-class ScheduleInterleaved1F1B(_Several):
+class ScheduleInterleaved1F1B(PipelineScheduleMulti):
     """One forward, one backward, with several stages in each process."""
 
     def _limit(self, rank: int) -> int:
@@ -255,3 +273,57 @@ class ScheduleInterleaved1F1B(_Several):
         backward, stage, index = action
         depth = self._num_stages - 1 - stage if backward else stage
         return not backward, index // self._ranks, depth, index
+
+
+class ScheduleInterleavedZeroBubble(ScheduleInterleaved1F1B):
+    """The order of ScheduleInterleaved1F1B. Gradients of inputs and of weights are computed in one
+    pass, not in two."""
+
+
+class ScheduleZBVZeroBubble(PipelineScheduleMulti):
+    """One forward, one backward, with two stages in each process: they go down the ranks, and back
+    up, so that the first rank has the first stage and the last one. Gradients of inputs and of
+    weights are computed in one pass, not in two."""
+
+    def _rank_of(self, stage: int) -> int:
+        if self._num_stages != 2 * self._ranks:
+            raise ValueError(
+                f"{type(self).__name__} requires exactly 2 stages per rank, but got "
+                f"{self._num_stages} stages of {self._ranks} ranks."
+            )
+        return min(stage, self._num_stages - 1 - stage)
+
+    def _counts(self, stage: int) -> bool:
+        return stage < self._ranks  # what has come down goes up
+
+    def _limit(self, rank: int) -> int:
+        return self._num_stages - rank
+
+    def _order(self, action: Action) -> Any:
+        backward, stage, index = action
+        return not backward, -stage if not backward else stage, index
+
+
+class ScheduleDualPipeV(ScheduleZBVZeroBubble):
+    """The order of ScheduleZBVZeroBubble."""
+
+
+_SCHEDULES = {
+    kind.__name__.removeprefix("Schedule").lower(): kind
+    for kind in (
+        Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble,
+        ScheduleLoopedBFS, ScheduleZBVZeroBubble, ScheduleDualPipeV,
+    )
+} | {"pipelineschedulesingle": PipelineScheduleSingle,
+     "pipelineschedulemulti": PipelineScheduleMulti}  # fmt: skip
+
+
+def get_schedule_class(schedule_name: str) -> Any:
+    """The schedule of a name, such as "1F1B" or "Interleaved1F1B"."""
+    found = _SCHEDULES.get(schedule_name.lower())
+    if found is None:
+        raise ValueError(
+            f"Unknown schedule name: {schedule_name}. The valid options are "
+            f"{[k.__name__.removeprefix('Schedule') for k in _SCHEDULES.values()]}"
+        )
+    return found

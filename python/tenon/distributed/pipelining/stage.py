@@ -8,6 +8,7 @@ one micro-batch to the next.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import tenon
@@ -48,7 +49,8 @@ def _rooms(header: Tensor, device: Any) -> list[Tensor]:
 
 
 class PipelineStage:
-    """Layers of a model that one process runs: stage i is on rank i % size of the group.
+    """Layers of a model that one process runs: stage i is on rank i % size of the group, unless the
+    schedule says otherwise.
 
     Its inputs are the outputs of the stage before, one tensor or several.
     """
@@ -82,11 +84,7 @@ class PipelineStage:
                 f"Pipeline group size {self.group_size} cannot be larger than number of stages "
                 f"{num_stages}"
             )
-        if stage_index % self.group_size != self.group_rank:
-            raise ValueError(
-                f"PipelineStage: stage {stage_index} belongs to rank "
-                f"{stage_index % self.group_size} of the group, this is rank {self.group_rank}"
-            )
+        self.rank_of: Callable[[int], int] = lambda stage: stage % self.group_size
         self.has_backward = True
         self._sends: list[tuple[Any, Tensor]] = []
         self._here: dict[tuple[int, bool], list[list[Tensor]]] = defaultdict(list)
@@ -108,19 +106,19 @@ class PipelineStage:
     def _send(self, tensors: list[Tensor], to: int, local: Any) -> None:
         backward = to < self.stage_index
         tensors = [t.detach().contiguous() for t in tensors]
-        if to % self.group_size == self.group_rank:
+        if self.rank_of(to) == self.group_rank:
             local[(to, backward)].append(tensors)
             return
-        peer = get_global_rank(self.group, to % self.group_size)
+        peer = get_global_rank(self.group, self.rank_of(to))
         tag = 2 * max(to, self.stage_index) + backward
         for t in (_described(tensors), *tensors):
             self._sends.append((distributed.isend(t, peer, self.group, tag), t))
 
     def _receive(self, source: int, local: Any) -> list[Tensor]:
         backward = source > self.stage_index
-        if source % self.group_size == self.group_rank:
+        if self.rank_of(source) == self.group_rank:
             return local[(self.stage_index, backward)].pop(0)
-        peer = get_global_rank(self.group, source % self.group_size)
+        peer = get_global_rank(self.group, self.rank_of(source))
         tag = 2 * max(source, self.stage_index) + backward
         header = tenon.empty(_HEADER, dtype=tenon.int64)
         distributed.recv(header, peer, self.group, tag)
