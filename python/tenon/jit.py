@@ -10,6 +10,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import io
 import json
 import os
 import pickle
@@ -20,9 +21,36 @@ from typing import Any
 
 import tenon
 from tenon import _C, _program
-from tenon._program import BUFFER, COMMON, DEAD, FOLD, FREEZE, PARAMETER, Program, script_file
+from tenon._program import (
+    BUFFER,
+    COMMON,
+    DEAD,
+    FOLD,
+    FREEZE,
+    PARAMETER,
+    Program,
+    jit_names,
+    script_file,
+)
 from tenon._program import note as _notes
 from tenon._program import script as _script
+from tenon._program.jit_names import (  # noqa: F401 - PyTorch's names
+    Attribute,
+    CompilationUnit,
+    Error,
+    Final,
+    _overload,
+    _overload_method,
+    _unwrap_optional,
+    annotate,
+    enable_onednn_fusion,
+    fuser,
+    onednn_fusion_enabled,
+    optimized_execution,
+    run_frozen_optimizations,
+    set_fusion_strategy,
+    strict_fusion,
+)
 from tenon._program.script import NotSupportedError, UnsupportedNodeError
 from tenon._program.traced import Layout, Recording, TracerWarning, unchanged
 from tenon._program.widen import Origin
@@ -34,6 +62,9 @@ from tenon.nn.parameter import Parameter
 from tenon.utils import _pytree
 
 __all__ = [
+    "Attribute", "CompilationUnit", "Error", "enable_onednn_fusion", "fuser",
+    "onednn_fusion_enabled", "optimized_execution", "run_frozen_optimizations",
+    "set_fusion_strategy", "strict_fusion",
     "Final", "NotSupportedError", "RecursiveScriptModule", "ScriptFunction", "ScriptModule",
     "TopLevelTracedModule", "TracedModule", "TracerWarning", "UnsupportedNodeError", "annotate",
     "export", "fork", "freeze", "ignore", "interface", "is_scripting", "is_tracing",
@@ -241,6 +272,9 @@ class _Runs:
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         save(self, f, _extra_files)
+
+    def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
+        return _saved(self, _extra_files)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         made = _of_program(_program.load(self.program.to_bytes()), type(self))
@@ -522,6 +556,12 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         f.write(data)
 
 
+def _saved(m: Any, extra_files: dict[str, Any] | None) -> bytes:
+    file = io.BytesIO()
+    save(m, file, extra_files)
+    return file.getvalue()
+
+
 def load(
     f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, **options: Any
 ) -> Any:
@@ -554,8 +594,8 @@ def _mark_trained(made: Any) -> None:
 def freeze(
     mod: Any, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True
 ) -> Any:
-    """A copy whose parameters are constants, with what depends on them alone computed. What was
-    scripted comes back as it is."""
+    """A copy whose parameters are constants, with what depends on them alone computed where it was
+    traced. Of what was scripted parameters that are preserved stay such."""
     if not isinstance(mod, ScriptModule):
         raise RuntimeError("jit.freeze: only what was traced can be frozen: use jit.trace")
     if mod.training:
@@ -563,8 +603,11 @@ def freeze(
             "Freezing is currently only implemented for modules in eval mode. Please call .eval() "
             "on your module before freezing."
         )
+    kept = list(preserved_attrs or ())
     if isinstance(mod, _ScriptedModule):
-        return mod
+        twin = _script.copy_of(mod, _scripted_class, {})  # of the same memory
+        jit_names.hidden_weights(twin, kept)
+        return twin
     program = _program.load(mod.program.to_bytes())
     program.optimize(FREEZE | FOLD | COMMON | DEAD)
     made = _of_program(program)
@@ -609,6 +652,9 @@ class _Script(ScriptFunction):
         return _script.ScriptGraph(self._source.tree)
 
     inlined_graph = graph
+
+    def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
+        return _saved(self, _extra_files)
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         save(self, f, _extra_files)
@@ -683,7 +729,9 @@ def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
         return obj
     if isinstance(obj, Module):
         _script.check_module(obj, set())
-        return _script.copy_of(obj, _scripted_class, {})
+        made = _script.copy_of(obj, _scripted_class, {})
+        jit_names.attributes_as_values(made)
+        return made
     fn = _script.function_of(obj)
     return _Script(obj, _script.check(fn, set()))
 
@@ -696,13 +744,19 @@ def _marked(modifier: str, fn: Any) -> Any:
 
 
 def ignore(drop: Any = False, **options: Any) -> Any:
-    """Marks a function that a script may call whatever it is made of."""
+    """Marks a function that a script may call whatever it is made of; drop: that none calls."""
+    if drop is True or options:
+        return unused if drop else ignore
     return _marked("ignore", drop)
 
 
 def unused(fn: Any) -> Any:
-    """The same for one that is not called."""
-    return _marked("unused", fn)
+    """Marks a function that no script calls: one that does raises."""
+    if isinstance(fn, property):
+        return property(*(f and unused(f) for f in (fn.fget, fn.fset, fn.fdel)))
+    if isinstance(fn, type) or not callable(fn):
+        return _marked("unused", fn)
+    return _marked("unused", jit_names.not_to_be_called(fn, lambda: _scripts.depth > 0))
 
 
 def export(fn: Any) -> Any:
@@ -732,33 +786,6 @@ def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
             return fn(*args, **kwargs)
 
     return call
-
-
-def _unwrap_optional(x: Any) -> Any:
-    """The value, which is not None."""
-    if x is None:
-        raise AssertionError("Unwrapping null optional")
-    return x
-
-
-def annotate(the_type: Any, the_value: Any) -> Any:
-    """Returns the value."""
-    return the_value
-
-
-class Final:
-    """Marks attributes that do not change."""
-
-    def __class_getitem__(cls, item: Any) -> Any:
-        return item
-
-
-def _overload(fn: Any) -> Any:
-    """Declares another signature of the function that follows, for the script compiler."""
-    return fn
-
-
-_overload_method = _overload
 
 
 def __getattr__(name: str) -> Any:

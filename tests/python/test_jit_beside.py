@@ -288,12 +288,77 @@ def gradients_of_branches(t: Any) -> Any:
     return said
 
 
+def frozen_scripts(t: Any) -> Any:
+    plain = net(t).eval()
+    made = t.jit.freeze(t.jit.script(plain))
+    x = t.ones(1, 2)
+    said = [made(x).tolist(), list(made.state_dict())]
+    with t.no_grad():
+        plain.body[0].weight.zero_()
+    said += [made(x).tolist(), made(x).requires_grad, refused(t.jit.freeze, t.jit.script(net(t)))]
+    again = t.jit.load(io.BytesIO(made.save_to_buffer()))
+    return [*said, again(x).tolist(), list(again.state_dict())]
+
+
+def not_in_scripts(t: Any) -> Any:
+    class Net(t.nn.Module):
+        def forward(self, x, way: int):  # noqa: ANN001, ANN202
+            if way == 0:
+                return self.unused(x)
+            if way == 1:
+                return self.dropped(x)
+            return self.ignored(x)
+
+        @t.jit.unused
+        def unused(self, x):  # noqa: ANN001, ANN202
+            return x + 1
+
+        @t.jit.ignore(drop=True)
+        def dropped(self, x):  # noqa: ANN001, ANN202
+            return x + 2
+
+        @t.jit.ignore
+        def ignored(self, x):  # noqa: ANN001, ANN202
+            return x + 3
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = t.jit.script(Net())
+    said: list[Any] = [Net()(t.ones(1), way).tolist() for way in range(3)]
+    said += [refused(made, t.ones(1), way) for way in range(2)]
+    return [*said, made(t.ones(1), 2).tolist(), issubclass(t.jit.Error, RuntimeError)]
+
+
+def texts_as_scripts(t: Any) -> Any:
+    unit = t.jit.CompilationUnit("def one(x):\n    return x + 1\n")
+    unit.define("def two(x):\n    return x * 2\n")
+    made = t.jit.Attribute(3, int)
+    said = [unit.one(t.ones(1)).tolist(), unit.two(t.ones(1)).tolist(), made.value, tuple(made)[0]]
+
+    class Net(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.k = t.jit.Attribute(3, int)
+
+        def forward(self, x):  # noqa: ANN001, ANN202
+            return x * self.k
+
+    scripted = t.jit.script(Net())
+    t.jit.enable_onednn_fusion(False)
+    before = t.jit.set_fusion_strategy([("STATIC", 1)])
+    t.jit.set_fusion_strategy(before)
+    with t.jit.optimized_execution(False), t.jit.fuser("fuser1"):
+        said.append(scripted(t.ones(1)).tolist())
+    return [*said, scripted.k, t.jit.onednn_fusion_enabled(), refused(getattr, unit, "three")]
+
+
 PROGRAMS = {
     fn.__name__: fn
     for fn in (
         futures, scripts_are_functions, scripted_modules, traced_modules, traced_functions,
         words_of_scripts, marks_of_scripts, exported_programs, exported_files, free_sizes,
-        trees_of_exports, hints_of_sizes, gradients_of_branches,
+        frozen_scripts, not_in_scripts, texts_as_scripts, trees_of_exports, hints_of_sizes,
+        gradients_of_branches,
     )
 }  # fmt: skip
 

@@ -1,0 +1,174 @@
+"""Names of `jit` that settle nothing about a program, and texts as scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import linecache
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import tenon
+from tenon.nn import Module
+
+__all__ = [
+    "Attribute", "CompilationUnit", "Error", "Final", "annotate", "enable_onednn_fusion", "fuser",
+    "hidden_weights", "onednn_fusion_enabled", "optimized_execution", "set_fusion_strategy",
+    "strict_fusion",
+]  # fmt: skip
+
+
+class Error(Exception):
+    """A script does what it may not."""
+
+
+class Attribute(NamedTuple):
+    """A value and its type: in a script the attribute is the value."""
+
+    value: Any
+    type: Any
+
+
+def attributes_as_values(module: Module) -> None:
+    """Puts values in the place of Attributes, in a module and all within it."""
+    for part in module.modules():
+        found = {k: v.value for k, v in vars(part).items() if isinstance(v, Attribute)}
+        vars(part).update(found)
+
+
+def hidden_weights(module: Module, kept: list[str]) -> None:
+    """Makes parameters and buffers plain attributes, of no state dict; not those that are kept."""
+    for path, part in module.named_modules():
+        for table in (part._parameters, part._buffers):
+            for name in [n for n, t in table.items() if t is not None]:
+                if f"{path}.{name}".lstrip(".") not in kept:
+                    tensor = table.pop(name)
+                    vars(part)[name] = tensor.detach()
+
+
+_count = itertools.count()
+
+
+class CompilationUnit:
+    """Functions of a text, as scripts: `CompilationUnit("def f(x): ...").f`."""
+
+    def __init__(self, lang: str | None = None, _frames_up: int = 0) -> None:
+        self._functions: dict[str, Any] = {}
+        if lang is not None:
+            self.define(lang)
+
+    def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> None:
+        """Adds the functions of another text, which may call those that are there."""
+        name = f"<jit text {next(_count)}>"
+        linecache.cache[name] = (len(lang), None, lang.splitlines(True), name)
+        head = str(tenon.float32).split(".")[0]
+        space: dict[str, Any] = {head: tenon, "Tensor": tenon.Tensor, **self._functions}
+        before = dict(space)
+        exec(compile(lang, name, "exec"), space)
+        for key, value in space.items():
+            if callable(value) and before.get(key) is not value:
+                self._functions[key] = tenon.jit.script(value)
+        space.update(self._functions)
+
+    def __getattr__(self, attr: str) -> Any:
+        found = self.__dict__.get("_functions", {}).get(attr)
+        if found is None:
+            raise AttributeError(f"'CompilationUnit' has no attribute '{attr}'")
+        return found
+
+    def get_functions(self) -> list[Any]:
+        return list(self._functions.values())
+
+
+def _unwrap_optional(x: Any) -> Any:
+    """The value, which is not None."""
+    if x is None:
+        raise AssertionError("Unwrapping null optional")
+    return x
+
+
+def annotate(the_type: Any, the_value: Any) -> Any:
+    """Returns the value."""
+    return the_value
+
+
+class Final:
+    """Marks attributes that do not change."""
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        return item
+
+
+def _overload(fn: Any) -> Any:
+    """Declares another signature of the function that follows, for the script compiler."""
+    return fn
+
+
+_overload_method = _overload
+
+
+# ---- Settings of a compiler that is not there ----------------------------------------------------
+
+_settings: dict[str, Any] = {"strategy": [("STATIC", 2), ("DYNAMIC", 10)], "onednn": False}
+
+
+def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Returns the former one; what fuses here asks for none."""
+    before, _settings["strategy"] = _settings["strategy"], strategy
+    return before
+
+
+def enable_onednn_fusion(enabled: bool) -> None:
+    """Is remembered."""
+    _settings["onednn"] = enabled
+
+
+def onednn_fusion_enabled() -> bool:
+    return _settings["onednn"]
+
+
+@contextlib.contextmanager
+def optimized_execution(should_optimize: bool) -> Iterator[None]:
+    """Programs run as they do, with or without."""
+    yield
+
+
+@contextlib.contextmanager
+def fuser(name: str) -> Iterator[None]:
+    """Programs run as they do, whatever compiler is named."""
+    if name not in ("fuser0", "fuser1", "fuser2", "fuser3"):
+        raise Exception(f"unrecognized fuser option (name: {name})")  # noqa: TRY002 - as PyTorch
+    yield
+
+
+class strict_fusion:  # noqa: N801 - PyTorch's name
+    """Asks for errors where a script is not fused, which is nowhere looked for."""
+
+    def __init__(self) -> None:
+        return None
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def run_frozen_optimizations(mod: Any, *_: Any, **__: Any) -> None:
+    """What can be computed in advance has been, by `freeze`."""
+
+
+def not_to_be_called(fn: Callable[..., Any], inside: Callable[[], bool]) -> Callable[..., Any]:
+    """The function, which raises where a script calls it."""
+    import functools
+
+    @functools.wraps(fn)
+    def refusing(*args: Any, **kwargs: Any) -> Any:
+        if inside():
+            raise Error(
+                f"{fn.__name__}: this Python function is annotated to be ignored and cannot be run "
+                "in a script: it was marked jit.unused, or ignore(drop=True)"
+            )
+        return fn(*args, **kwargs)
+
+    return refusing
