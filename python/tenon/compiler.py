@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "compile",
-    "cudagraph_mark_step_begin", "disable", "explain", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "register_backend", "reset",
-    "set_stance",
+    "cudagraph_mark_step_begin", "disable", "explain", "get_default_backend", "is_compiling",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "nested_compile_region",
+    "register_backend", "reset", "set_default_backend", "set_stance", "wrap_numpy",
 ]  # fmt: skip
 
 _BACKENDS = ("aot_eager", "cudagraphs", "eager", "inductor")
@@ -82,6 +82,41 @@ def allow_in_graph(fn: Callable[..., Any]) -> Callable[..., Any]:
 assume_constant_result = allow_in_graph
 
 
+def nested_compile_region(fn: Callable[..., Any] | None = None, **_: Any) -> Callable[..., Any]:
+    """Returns the function: its operators are recorded wherever it is called."""
+    return nested_compile_region if fn is None else fn
+
+
+def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays of NumPy as one of tensors."""
+    from tenon.utils import _pytree
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        import numpy as np
+
+        import tenon
+
+        args, kwargs = _pytree.tree_map_only(tenon.Tensor, lambda t: t.numpy(), (args, kwargs))
+        made = fn(*args, **kwargs)
+        return _pytree.tree_map_only((np.ndarray, np.generic), tenon.as_tensor, made)
+
+    return wrapped
+
+
+_default: list[Any] = ["inductor"]
+
+
+def set_default_backend(backend: str | Callable[..., Any] | None) -> None:
+    """What `compile` without a backend takes from here on; None: as at first."""
+    _default[0] = "inductor" if backend is None else backend
+
+
+def get_default_backend() -> str | Callable[..., Any]:
+    """What `compile` without a backend takes."""
+    return _default[0]
+
+
 def is_exporting() -> bool:
     """Whether the caller is being exported or traced."""
     return is_compiling()
@@ -92,12 +127,12 @@ class OptimizedModule(Module):
 
     _orig_mod: Module
 
-    def __init__(self, mod: Module, call: Compiled | None) -> None:
+    def __init__(self, mod: Module, call: Compiled | None, whole: bool = False) -> None:
         super().__init__()
         self.__dict__.pop("training", None)  # the module's own is asked
         self._modules["_orig_mod"] = mod
         self.__dict__["_ways"] = [] if call is None else call.ways
-        self.__dict__["_call"] = mod if call is None else _long_way(mod, call)
+        self.__dict__["_call"] = _long_way(mod, call, whole)
 
     @property
     def training(self) -> bool:  # type: ignore[override]
@@ -187,12 +222,13 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Callable[..., Any] = "inductor",
+    backend: str | Callable[..., Any] | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
     """The function or module, to be called as before. Without one, a decorator."""
+    backend = get_default_backend() if backend is None else backend
     _check(backend, mode, options)
     if model is None:
         return lambda fn: compile(
@@ -212,19 +248,38 @@ def compile(
         call = Compiled(model, None if own else backend, fullgraph and not own, options, dynamic)
         _compiled.add(call)
     if isinstance(model, Module):
-        return OptimizedModule(model, call)
-    return _function(model, call)
+        return OptimizedModule(model, call, fullgraph)
+    return _function(model, call, fullgraph)
 
 
-def _long_way(fn: Callable[..., Any], call: Compiled) -> Callable[..., Any]:
-    """Calls what was compiled where no short way serves, or the function itself."""
+def _long_way(
+    fn: Callable[..., Any], call: Compiled | None, whole: bool = False
+) -> Callable[..., Any]:
+    """Calls what was compiled where no short way serves, or the function itself; `whole`: that is
+    asked for no end of its graph."""
 
     def chosen(*args: Any, **kwargs: Any) -> Any:
-        if call.given_up or _stance() == "force_eager":
+        if call is None or call.given_up or _stance() == "force_eager":
             return fn(*args, **kwargs)
         return call(*args, **kwargs)
 
-    return chosen
+    def without_breaks(*args: Any, **kwargs: Any) -> Any:
+        before = getattr(_state, "whole", False)
+        _state.whole = _stance() != "force_eager"
+        try:
+            return chosen(*args, **kwargs)
+        finally:
+            _state.whole = before
+
+    return without_breaks if whole else fn if call is None else chosen
+
+
+def refuse_break() -> None:
+    """Raises where a graph ends in a function that was to be one."""
+    if getattr(_state, "whole", False):
+        from tenon._program.errors import Unsupported
+
+        raise Unsupported("Call to `torch._dynamo.graph_break()`: fullgraph=True")
 
 
 class CompiledFunction(_QuickFunction):
@@ -243,8 +298,10 @@ class CompiledFunction(_QuickFunction):
         return f"<compiled {self._torchdynamo_orig_callable!r}>"
 
 
-def _function(fn: Callable[..., Any], call: Compiled | None) -> Callable[..., Any]:
-    ways, other = ([], fn) if call is None else (call.ways, _long_way(fn, call))
+def _function(
+    fn: Callable[..., Any], call: Compiled | None, whole: bool = False
+) -> Callable[..., Any]:
+    ways, other = [] if call is None else call.ways, _long_way(fn, call, whole)
     compiled = functools.update_wrapper(CompiledFunction(ways, other), fn)
     compiled._torchdynamo_orig_callable = fn
     compiled._compiled = call

@@ -17,6 +17,7 @@ from tenon.compiler import (
     is_compiling,
     list_backends,
     lookup_backend,
+    refuse_break,
     register_backend,
     reset,
     set_stance,
@@ -32,8 +33,37 @@ allow_in_graph = disallow_in_graph = assume_constant_result = forbid_in_graph = 
 nonstrict_trace = substitute_in_graph = _same
 
 
+def optimize(
+    backend: Any = "inductor", *, nopython: bool = False, disable: bool = False,
+    dynamic: bool | None = None, **_: Any,
+) -> Callable[..., Any]:  # fmt: skip
+    """A decorator: tenon.compile by its former name."""
+
+    def decorate(fn: Callable[..., Any]) -> Any:
+        return tenon.compile(
+            fn, backend=backend, fullgraph=nopython, disable=disable, dynamic=dynamic
+        )
+
+    return decorate
+
+
+def optimize_assert(backend: Any, **settings: Any) -> Callable[..., Any]:
+    """The same, which raises where the function is no graph."""
+    return optimize(backend, nopython=True, **settings)
+
+
+def reset_code_caches() -> None:
+    """Forgets all graphs."""
+    reset()
+
+
+def is_dynamo_supported() -> bool:
+    return True
+
+
 def graph_break(msg: str = "") -> None:
     """Ends a graph: what follows is another one."""
+    refuse_break()
     foreign.end_graph()
 
 
@@ -68,7 +98,8 @@ maybe_mark_dynamic = mark_unbacked = mark_dynamic
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "disable",
     "disallow_in_graph", "exc", "explain", "forbid_in_graph", "graph_break", "is_compiling",
-    "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_static_address",
-    "mark_unbacked", "maybe_mark_dynamic", "nonstrict_trace", "register_backend", "reset",
-    "set_stance", "substitute_in_graph", "testing", "utils",
+    "is_dynamo_supported", "list_backends", "lookup_backend", "mark_dynamic", "mark_static",
+    "mark_static_address", "mark_unbacked", "maybe_mark_dynamic", "nonstrict_trace", "optimize",
+    "optimize_assert", "register_backend", "reset", "reset_code_caches", "set_stance",
+    "substitute_in_graph", "testing", "utils",
 ]  # fmt: skip

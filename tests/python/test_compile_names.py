@@ -1,0 +1,82 @@
+"""What programs say to `compile` beside what it compiles: names of PyTorch, and what they do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+from tenon import compiler
+from tenon._program.errors import InvalidBackend, Unsupported
+from tenon._torch import _dynamo as dynamo
+
+
+class Seen:
+    """A backend that counts."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Any] = []
+
+    def __call__(self, gm: Any, example: Any) -> Any:
+        self.graphs.append(gm)
+        return gm.forward
+
+
+def broken(x: tn.Tensor) -> tn.Tensor:
+    x = x + 1
+    dynamo.graph_break()
+    return x * 2
+
+
+def test_fullgraph_refuses_breaks_with_all_backends() -> None:
+    x = tn.ones(1)
+
+    class Net(tn.nn.Module):
+        forward = staticmethod(broken)
+
+    for backend in ("inductor", "eager", "aot_eager", Seen()):
+        for fn in (broken, Net()):
+            fast = tn.compile(fn, backend=backend, fullgraph=True)
+            for _ in range(2):
+                with pytest.raises(Unsupported):
+                    fast(x)
+            with compiler.set_stance("force_eager"):
+                assert fast(x).item() == 4
+            assert tn.compile(fn, backend=backend)(x).item() == 4
+    whole = tn.compile(lambda x: x * 2, backend="eager", fullgraph=True)
+    assert whole(x).item() == 2 and broken(x).item() == 4  # nothing is left of it
+
+
+def test_the_default_backend() -> None:
+    seen = Seen()
+    assert compiler.get_default_backend() == "inductor"
+    compiler.set_default_backend(seen)
+    try:
+        assert tn.compile(lambda x: x + 1)(tn.ones(1)).item() == 2
+        assert len(seen.graphs) == 1 and compiler.get_default_backend() is seen
+        assert tn.compile(lambda x: x + 1, backend="eager")(tn.ones(1)).item() == 2
+        assert len(seen.graphs) == 1
+    finally:
+        compiler.set_default_backend(None)
+    assert compiler.get_default_backend() == "inductor"
+    with pytest.raises(InvalidBackend):
+        tn.compile(lambda x: x, backend="no such")
+
+
+def test_former_names() -> None:
+    seen, x = Seen(), tn.ones(2)
+    assert dynamo.optimize(seen)(lambda x: x + 1)(x).tolist() == [2, 2] and len(seen.graphs) == 1
+    with pytest.raises(Unsupported):
+        dynamo.optimize_assert("eager")(broken)(x)
+    dynamo.reset_code_caches()
+    assert dynamo.is_dynamo_supported()
+
+    @compiler.nested_compile_region
+    def layer(x: tn.Tensor) -> tn.Tensor:
+        return x.sin()
+
+    fast = tn.compile(lambda x: layer(x) + layer(x), backend=seen, fullgraph=True)
+    assert tn.allclose(fast(x), 2 * x.sin()) and len(seen.graphs) == 2
+    made = compiler.wrap_numpy(lambda a, k: {"s": np.sin(a) * k})(x, k=2)
+    assert tn.allclose(made["s"], 2 * x.sin())
