@@ -262,3 +262,75 @@ def test_wrong_calls_are_those_of_plain_tensors(mesh: DeviceMesh, text: str) -> 
         eval(text, names, plain)
     with pytest.raises(alone.type):
         eval(text, names, cut)
+
+
+def test_functions_of_parts(mesh: DeviceMesh) -> None:
+    from tenon.distributed.tensor.experimental import local_map
+
+    cut, whole = [dt.Shard(0), dt.Replicate()], [dt.Replicate()] * 2
+    x = dt.distribute_tensor(numbers(4, 3), mesh, cut).requires_grad_()
+
+    def both(a: tn.Tensor, pair: tuple[tn.Tensor, int]) -> tuple[tn.Tensor, int]:
+        assert type(a) is tn.Tensor
+        return a * pair[1] + pair[0], pair[1]
+
+    call = local_map(both, (cut, None), (cut, cut, None))
+    got, times = call(x, (x, 3))
+    assert got.placements == tuple(cut) and times == 3
+    tn.testing.assert_close(got.full_tensor(), numbers(4, 3) * 4)
+    got.sum().backward()
+    assert (x.grad.full_tensor() == 4).all()
+    plain = numbers(2, 2)
+    assert type(call(plain, (plain, 2))[0]) is tn.Tensor  # no DTensor goes in
+
+    @local_map(out_placements=whole, in_placements=(whole,), redistribute_inputs=True)
+    def total(a: tn.Tensor) -> tn.Tensor:
+        return a.sum(0)
+
+    assert total(x).placements == tuple(whole)
+    for wrong, kind, text in (
+        (
+            lambda: local_map(both, (cut, None), (whole, cut, None))(x, (x, 3)),
+            ValueError,
+            "lies as",
+        ),
+        (
+            lambda: local_map(both, (cut, None), (None, cut, None))(x, (x, 3)),
+            AssertionError,
+            "None",
+        ),
+        (lambda: local_map(both, (cut, None), (cut,))(x, (x, 3)), AssertionError, "1 entries"),
+        (lambda: local_map(both, cut)(x, (x, 3)), AssertionError, "one PlacementType"),
+        (lambda: local_map(both, (cut, cut))(x, (x, 3)), AssertionError, "Non-tensor output"),
+    ):
+        with pytest.raises(kind, match=text):
+            wrong()
+
+
+def test_optimizers_that_step_in_backward() -> None:
+    from tenon.distributed import optim
+
+    def layers() -> tn.nn.Module:
+        tn.manual_seed(0)
+        return tn.nn.Sequential(tn.nn.Linear(3, 4), tn.nn.Tanh(), tn.nn.Linear(4, 2))
+
+    ours, plain, x = layers(), layers(), tn.rand(5, 3)
+    options = {"lr": 0.1, "momentum": 0.9}
+    optim._apply_optimizer_in_backward(tn.optim.SGD, ours.parameters(), options)
+    optim._apply_optimizer_in_backward(tn.optim.SGD, [ours[2].bias], {"lr": 0.5})
+    assert len(optim._get_in_backward_optimizers(ours)) == 5
+    steps = tn.optim.SGD(plain.parameters(), **options), tn.optim.SGD([plain[2].bias], lr=0.5)
+    for _ in range(3):
+        ours(x).pow(2).sum().backward()
+        plain(x).pow(2).sum().backward()
+        for optimizer in steps:
+            optimizer.step()
+        for optimizer in steps:
+            optimizer.zero_grad()
+        for p, q in zip(ours.parameters(), plain.parameters(), strict=True):
+            assert p.grad is None
+            tn.testing.assert_close(p, q)
+    alone = layers()
+    optim._apply_optimizer_in_backward(tn.optim.SGD, alone.parameters(), options, False)
+    alone(x).sum().backward()
+    assert all(p.grad is not None for p in alone.parameters())
