@@ -12,8 +12,13 @@ from tenon.vision.models._weights import get_model_builder as get_model_builder
 from tenon.vision.models._weights import list_models as list_models
 from tenon.vision.models.alexnet import *
 from tenon.vision.models.densenet import *
+from tenon.vision.models.efficientnet import *
+from tenon.vision.models.googlenet import *
+from tenon.vision.models.inception import *
 from tenon.vision.models.mobilenetv2 import *
+from tenon.vision.models.mobilenetv3 import *
 from tenon.vision.models.resnet import *
+from tenon.vision.models.shufflenetv2 import *
 from tenon.vision.models.squeezenet import *
 from tenon.vision.models.vgg import *
 from tenon.vision.models.vision_transformer import *
