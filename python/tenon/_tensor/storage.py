@@ -172,6 +172,19 @@ class _Memory:
         where = "cuda" if device is None else tenon.device("cuda", device)
         return self.to(device=where, non_blocking=non_blocking)
 
+    def _to(self, kind: dtype) -> TypedStorage:
+        """A copy whose elements are of a dtype."""
+        return typed_of(self._elements().to(kind, copy=True))
+
+    @property
+    def is_sparse(self) -> bool:
+        """False: what sparse tensors hold are several storages."""
+        return False
+
+    def resizable(self) -> bool:
+        """Whether the memory could grow: it is this process's own."""
+        return not self.is_shared()
+
     def __copy__(self) -> Any:
         return self.clone()
 
@@ -297,6 +310,24 @@ class TypedStorage(_Memory):
         lines = "".join(f" {v}\n" for v in self.tolist())
         name = f"{package_name()}.storage.TypedStorage"
         return f"{lines}[{name}(dtype={self.dtype}, device={self.device}) of size {self.size()}]"
+
+
+def _conversion(kind: dtype) -> Callable[[_Memory], TypedStorage]:
+    def convert(self: _Memory) -> TypedStorage:
+        return self._to(kind)
+
+    convert.__doc__ = f"A copy whose elements are {str(kind).partition('.')[2]}."
+    return convert
+
+
+for _method, _kind in (
+    ("double", tenon.float64), ("float", tenon.float32), ("half", tenon.float16),
+    ("bfloat16", tenon.bfloat16), ("long", tenon.int64), ("int", tenon.int32),
+    ("short", tenon.int16), ("char", tenon.int8), ("byte", tenon.uint8), ("bool", tenon.bool),
+    ("complex_double", tenon.complex128), ("complex_float", tenon.complex64),
+    ("float8_e4m3fn", tenon.float8_e4m3fn), ("float8_e5m2", tenon.float8_e5m2),
+):  # fmt: skip
+    setattr(_Memory, _method, _conversion(_kind))
 
 
 def later(read: Callable[[], Tensor], kind: dtype | None) -> TypedStorage | UntypedStorage:

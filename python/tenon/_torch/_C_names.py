@@ -22,6 +22,25 @@ def _get_tracing_state() -> None:
     """The trace that is being recorded: none, in PyTorch's sense of the word."""
 
 
+def _is_tracing() -> bool:
+    """Whether a trace is being recorded, in PyTorch's sense of the word."""
+    from tenon import jit
+
+    return bool(jit.is_tracing())
+
+
+def _current_graph_task_id() -> int:
+    """The number of the backward pass that runs, -1 for none."""
+    return int(_C._current_pass()[0]) or -1
+
+
+def _get_cudnn_enabled() -> bool:
+    """Whether convolutions may use cuDNN."""
+    from tenon.backends import cudnn
+
+    return bool(cudnn.enabled)
+
+
 def _are_functorch_transforms_active() -> bool:
     """Whether the caller runs inside vmap or grad."""
     from tenon import func

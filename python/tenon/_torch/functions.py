@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import tenon
 from tenon import _C, Tensor
+from tenon.nn._scaled import _scaled_mm
 
 
 def _shape_as_tensor(self: Tensor) -> Tensor:
@@ -44,6 +45,15 @@ def set_vital(vital: str, attr: str, value: str) -> None:
     """Once noted a fact about the program; PyTorch has given it up."""
     del vital, attr, value
     warnings.warn("'set_vital' is deprecated, please do not call", UserWarning, stacklevel=2)
+
+
+def _grouped_mm(
+    self: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None,
+    out_dtype: Any = None,
+) -> Tensor:  # fmt: skip
+    """`nn.functional.grouped_mm` by its older name."""
+    grouped: Any = tenon.nn.functional.grouped_mm
+    return grouped(self, mat2, offs=offs, bias=bias, out_dtype=out_dtype)  # type: ignore[no-any-return]
 
 
 def _cast(dtype: tenon.dtype) -> Callable[..., Tensor]:
@@ -93,6 +103,8 @@ def all_of_them() -> dict[str, Any]:
             _convert_indices_from_csr_to_coo,
             set_vital,
             _has_compatible_shallow_copy_type,
+            _grouped_mm,
+            _scaled_mm,
         )
     }
     found |= {f"_cast_{kind}": _cast(getattr(tenon, name)) for kind, name in _KINDS.items()}

@@ -19,7 +19,9 @@ from tenon._tensor.names import conv_tbc as conv_tbc
 from tenon.nn import _results
 from tenon.nn._scaled import ScalingType as ScalingType
 from tenon.nn._scaled import SwizzleType as SwizzleType
+from tenon.nn._scaled import grouped_mm as grouped_mm
 from tenon.nn._scaled import scaled_grouped_mm as scaled_grouped_mm
+from tenon.nn._scaled import scaled_mm as scaled_mm
 from tenon.nn.parameter import Parameter
 
 # What is plain comes first, so that everything below may replace an operator of the same name.
