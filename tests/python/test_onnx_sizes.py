@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,3 +83,37 @@ def test_scales_that_give_no_whole_size(scale: float, mode: str, again: bool) ->
     more = {"recompute_scale_factor": True} if again else {}
     fn = Of(lambda x: F.interpolate(x, scale_factor=scale, mode=mode, **more))
     check(fn, normal(1, 2, 5, 7), runs=(run_runtime,))
+
+
+def test_options_of_an_export(tmp_path: Path) -> None:
+    class Net(tn.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x * 2 if tn.onnx.is_in_onnx_export() else x * 3
+
+    net, x = Net(), tn.ones(2)
+    assert not tn.onnx.is_in_onnx_export()
+    assert tn.jit.trace(net, x)(x).tolist() == [3, 3]
+    assert tn.export.export(net, (x,)).module()(x).tolist() == [3, 3]
+    assert tn.compile(net)(x).tolist() == net(x).tolist() == [3, 3]
+    made = tn.onnx.export(net, (x,), dynamo=True, training=tn.onnx.TrainingMode.EVAL)
+    assert made(x)[0].tolist() == [2, 2] and not tn.onnx.is_in_onnx_export()
+    made.save(tmp_path / "net.onnx", external_data=False)
+    assert tn.onnx.load(tmp_path / "net.onnx")(x).tolist() == [2, 2]
+    with pytest.raises(TypeError, match="no_such"):
+        tn.onnx.export(net, (x,), no_such=1)
+    for name, value in (
+        ("export_params", False), ("training", tn.onnx.TrainingMode.TRAINING),
+        ("custom_translation_table", {1: 2}), ("keep_initializers_as_inputs", True),
+    ):  # fmt: skip
+        with pytest.raises(tn.onnx.OnnxExporterError, match=name):
+            tn.onnx.export(net, (x,), **{name: value})
+    with pytest.raises(tn.onnx.OnnxExporterError, match="include_initializers"):
+        made.save(tmp_path / "net.onnx", include_initializers=False)
+    plain = tn.nn.Linear(2, 3).eval()
+    again = tn.onnx.export(plain, (tn.ones(1, 2),), verify=True, optimize=False)
+    from tenon import onnx
+
+    node = again.model_proto.graph.initializer[0]
+    node.raw_data = bytes(len(node.raw_data))
+    with pytest.raises(tn.onnx.OnnxExporterError, match="another one"):
+        onnx._verify(again)

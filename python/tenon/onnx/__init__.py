@@ -6,8 +6,12 @@ named in the error, all of it at once.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 import warnings
+from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 import tenon
@@ -17,7 +21,10 @@ from tenon.export import export as _export
 from tenon.io import atomic
 from tenon.nn import Module
 
-__all__ = ["ONNXProgram", "OnnxExporterError", "export", "is_in_onnx_export", "load"]
+__all__ = [
+    "ONNXProgram", "OnnxExporterError", "OperatorExportTypes", "TrainingMode", "export",
+    "is_in_onnx_export", "load",
+]  # fmt: skip
 
 _OPSETS = range(18, 22)
 
@@ -26,9 +33,64 @@ class OnnxExporterError(RuntimeError):
     """A program that has no translation."""
 
 
+class TrainingMode(Enum):
+    """How a model is exported: as it is, for evaluation or for training."""
+
+    EVAL = 0
+    PRESERVE = 1
+    TRAINING = 2
+
+    def __str__(self) -> str:
+        return f"TrainingMode.{self.name}"
+
+
+class OperatorExportTypes(Enum):
+    """What operators become: those of ONNX, of all others there are none here."""
+
+    ONNX = 0
+    ONNX_ATEN = 1
+    ONNX_ATEN_FALLBACK = 2
+    ONNX_FALLTHROUGH = 3
+
+
+_exporting = threading.local()
+
+
 def is_in_onnx_export() -> bool:
-    """Whether the caller is being recorded."""
-    return tenon._C._program_is_recording()
+    """Whether the caller is being exported to ONNX."""
+    return getattr(_exporting, "depth", 0) > 0
+
+
+@contextlib.contextmanager
+def _in_export() -> Iterator[None]:
+    _exporting.depth = getattr(_exporting, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _exporting.depth -= 1
+
+
+# Options that change nothing here, and the values of others that do.
+_IDLE = {
+    "artifacts_dir", "autograd_inlining", "do_constant_folding", "dump_exported_program", "dynamo",
+    "external_data", "fallback", "optimize", "profile", "report", "verbose",
+}  # fmt: skip
+_ASKED = {
+    "custom_opsets": (None, {}), "custom_translation_table": (None, {}), "export_params": (True,),
+    "export_modules_as_functions": (False,), "keep_initializers_as_inputs": (None, False),
+    "operator_export_type": (OperatorExportTypes.ONNX,),
+    "training": (TrainingMode.EVAL, TrainingMode.PRESERVE),
+}  # fmt: skip
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    for name, value in options.items():
+        if name in _IDLE or name == "verify":
+            continue
+        if name not in _ASKED:
+            raise TypeError(f"export() got an unexpected keyword argument '{name}'")
+        if value not in _ASKED[name]:
+            raise OnnxExporterError(f"onnx.export: {name}={value!r} is not there")
 
 
 class ONNXProgram:
@@ -37,8 +99,27 @@ class ONNXProgram:
     def __init__(self, model_proto: Any, exported_program: ExportedProgram) -> None:
         self.model_proto, self.exported_program = model_proto, exported_program
 
-    def save(self, destination: str | os.PathLike[str]) -> None:
+    def save(self, destination: str | os.PathLike[str], **options: Any) -> None:
+        """Writes the model; that its weights are left out, or inputs, is not there."""
+        for name, value in options.items():
+            usual = {"include_initializers": True, "keep_initializers_as_inputs": False}
+            if name != "external_data" and (name not in usual or value is not usual[name]):
+                raise OnnxExporterError(f"ONNXProgram.save: {name}={value!r} is not there")
         atomic.replace(destination, self.model_proto.SerializeToString())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """What the model gives for the arguments of the program, as a tuple."""
+        from tenon.utils import _pytree
+
+        given = [t for t in _pytree.tree_leaves((args, kwargs)) if isinstance(t, tenon.Tensor)]
+        with tenon.no_grad():
+            made = load(self.model_proto.SerializeToString())(*given)
+        return made if isinstance(made, tuple) else (made,)
+
+    call_reference = __call__
+
+    def optimize(self) -> None:
+        """What export can do in advance it has done."""
 
 
 def load(source: str | os.PathLike[str] | bytes) -> Module:
@@ -84,8 +165,13 @@ def export(
     dynamic_shapes: Any = None,
     **options: Any,
 ) -> ONNXProgram:
-    """Writes `model`, called with `args`, to `f` (a path, a file or nothing) as an ONNX model."""
+    """Writes `model`, called with `args`, to `f` (a path, a file or nothing) as an ONNX model.
+
+    verify=True runs it and holds its results against the module's.
+    """
     from tenon.onnx._translate import translate
+
+    _check_options(options)
 
     opset = 18 if opset_version is None else opset_version
     if 0 < opset < _OPSETS.start:
@@ -102,14 +188,33 @@ def export(
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         if dynamic_axes and dynamic_shapes is None:
             dynamic_shapes = _by_position(model, args, kwargs, input_names, dynamic_axes)
-        model = _export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+        with _in_export():
+            model = _export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     proto = translate(model, opset, input_names, output_names)
     made = ONNXProgram(proto, model)
+    if options.get("verify"):
+        _verify(made)
     if isinstance(f, (str, os.PathLike)):
         made.save(f)
     elif f is not None:
         f.write(proto.SerializeToString())
     return made
+
+
+def _verify(made: ONNXProgram) -> None:
+    """Raises where the model gives something else than the program."""
+    from tenon.utils import _pytree
+
+    given = made.exported_program.example_inputs
+    if given is None:
+        raise OnnxExporterError("onnx.export: verify=True needs the arguments of the call")
+    args, kwargs = _pytree.tree_map_only(tenon.Tensor, lambda t: t.detach().clone(), given)
+    wanted = _pytree.tree_leaves(made.exported_program.module()(*args, **kwargs))
+    found = made(*given[0], **given[1])
+    tensors = [t for t in wanted if isinstance(t, tenon.Tensor)]
+    for i, (a, b) in enumerate(zip(found, tensors, strict=True)):
+        if a.shape != b.shape or not tenon.allclose(a, b.detach(), 1e-3, 1e-5, equal_nan=True):
+            raise OnnxExporterError(f"onnx.export: output {i} of the model is another one")
 
 
 def _by_position(
