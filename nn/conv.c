@@ -339,7 +339,11 @@ static tn_status backward(conv *c, tn_tensor **ret) {
                            "output padding must be smaller than either stride or dilation");
             break;
         }
-        if (st > limit || di > limit || pad > limit || pad < 0 || k > limit || n > limit) {
+        if (pad < 0) {
+            s.st = tn_fail(TN_E_SHAPE, 4, "negative padding is not supported");
+            break;
+        }
+        if (st > limit || di > limit || pad > limit || k > limit || n > limit) {
             s.st = tn_fail(TN_E_VALUE, 4, "%s: a size is negative or too large", c->name);
             break;
         }

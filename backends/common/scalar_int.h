@@ -195,9 +195,13 @@ TMPL_INLINE A f_gcd(A x, A y) {
     }
     return (A)a;
 }
+/* The sign goes last, as PyTorch has it where the product does not fit: from an int of small dtypes. */
 TMPL_INLINE A f_lcm(A x, A y) {
     A g = f_gcd(x, y);
-    return g == 0 ? 0 : (A)((U)f_abs(int_divide(x, g)) * (U)f_abs(y));
+    if (g == 0) return 0;
+    if (sizeof(A) >= sizeof(int32_t)) return f_abs((A)((U)int_divide(x, g) * (U)y));
+    int64_t all = (int64_t)int_divide(x, g) * (int64_t)y;
+    return (A)(all < 0 ? -all : all);
 }
 
 /* ---- Shifts ------------------------------------------------------------------------------------

@@ -439,12 +439,12 @@ out:
 tn_status tni_composite_histc(const void *args, tn_tensor **rets) {
     const tn_histc_args *a = args;
     tn_tensor *x = tni_t(a->input);
-    tn_scalar low = a->min, high = a->max;
+    tn_scalar low = tn_scalar_float(a->min.re), high = tn_scalar_float(a->max.re);
     tn_scalar_box b1, b2;
     if (a->bins <= 0)
         return tn_fail(TN_E_STATE, 1, "torch.histc(): bins must be > 0, got %lld",
                        (long long)a->bins);
-    if (low.im != 0 || high.im != 0)
+    if (a->min.im != 0 || a->max.im != 0)
         return tn_fail(TN_E_STATE, 2, "value cannot be converted to type double without overflow");
     tni_scope s = {0};
     tn_tensor *flat = scope_reshape(&s, x, TN_INTS(-1));

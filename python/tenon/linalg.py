@@ -123,6 +123,10 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     n = len(tensors)
     if n < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {n}")
+    for i, t in enumerate(tensors):
+        if not isinstance(t, Tensor):
+            kind = type(t).__name__
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {kind}")
     row, column = tensors[0].ndim == 1, tensors[-1].ndim == 1
     chain = list(tensors)
     chain[0] = chain[0].unsqueeze(0) if row else chain[0]
@@ -451,6 +455,8 @@ def _broadcast(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
 
 def _is_vector(A: Tensor, B: Tensor) -> bool:
     """B is a vector, or a batch of vectors that has A's batch shape."""
+    if B.ndim == 0:
+        raise RuntimeError("linalg: the right side B must have at least 1 dimension")
     return B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
 
 
@@ -486,6 +492,8 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
     """The inverse of tensordot with A over its first ind dimensions."""
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    if A.ndim == 0:
+        raise RuntimeError("linalg.tensorinv: A must have dimensions")
     rows, columns = A.shape[:ind], A.shape[ind:]
     if math.prod(rows) != math.prod(columns):
         raise RuntimeError(

@@ -41,7 +41,9 @@ static void bad_value(const tnp_overload *o, const char *name, const tnp_mismatc
     PyObject *got = why->kind == TNP_BAD_ELEMENT ? PyType_GetName((PyTypeObject *)why->value)
                                                  : type_name(why->value);
     if (!where || !got) goto out;
-    if (why->kind == TNP_BAD_TYPE)
+    if (why->kind == TNP_BAD_TYPE && f->kind == TN_F_STR && strcmp(f->name, "reduction") == 0)
+        PyErr_Format(PyExc_ValueError, "%S is not a valid value for reduction", why->value);
+    else if (why->kind == TNP_BAD_TYPE)
         PyErr_Format(PyExc_TypeError, "%s(): argument '%s'%U must be %s, not %U", name, f->name,
                      where, kind_name(f), got);
     else if (why->kind == TNP_BAD_ELEMENT)

@@ -174,6 +174,12 @@ static int to_int_list(const tn_field *field, PyObject *value, tnp_frame *f, tnp
         int r = tnp_int_from(value, &one);
         if (r < 0) return r;
         if (r > 0) return to_ints(field, &value, NULL, 1, f, why);
+        if (tnp_is_tensor(value) && tn_tensor_view(tnp_of(value))->numel == 1 &&
+            tn_dtype_category(tn_tensor_dtype(tnp_of(value))) == TN_CAT_INT) { /* of one element */
+            PyObject *number = PyObject_CallMethod(value, "item", NULL);
+            if (!number || !tnp_hold(f, number)) return -1;
+            return to_ints(field, &number, NULL, 1, f, why);
+        }
     }
     if (tnp_is_numpy_array(value)) { /* sizes kept in arrays */
         PyObject *list = PyObject_CallMethod(value, "tolist", NULL);
@@ -299,7 +305,8 @@ int tnp_convert(const tnp_param *param, PyObject *value, tnp_frame *f, tnp_misma
         return to_scalar(value, p, why);
     case TN_F_SCALAR: return to_scalar(value, p, why);
     case TN_F_DTYPE:
-        if (value != Py_None) return to_choice(tnp_dtype_slot(value), value, p, why);
+        if (value != Py_None || param->required)
+            return to_choice(tnp_dtype_slot(value), value, p, why);
         *(int64_t *)p = -1;
         return 1;
     case TN_F_DEVICE: return to_device(value, p, why);
@@ -351,15 +358,15 @@ static int take_extra(const tnp_overload *o, PyObject *name, PyObject *value, tn
         return 1;
     }
     if (!o->creates) return 0;
-    if (name == tnp.str_requires_grad) {
-        int on = PyObject_IsTrue(value);
-        extras->requires_grad = on > 0;
-        return on < 0 ? -1 : 1;
-    }
-    if (name == tnp.str_pin_memory) {
-        int on = PyObject_IsTrue(value);
-        extras->pin_memory = on > 0;
-        return on < 0 ? -1 : 1;
+    if (name == tnp.str_requires_grad || name == tnp.str_pin_memory) {
+        if (value != Py_None && !PyBool_Check(value)) {
+            PyErr_Format(PyExc_TypeError, "%s(): argument '%U' must be bool, not %R", o->op_name,
+                         name, (PyObject *)Py_TYPE(value));
+            return -1;
+        }
+        *(name == tnp.str_pin_memory ? &extras->pin_memory : &extras->requires_grad) =
+            value == Py_True;
+        return 1;
     }
     return name == tnp.str_layout &&
            (value == Py_None || tnp_layout_value(value) == TN_LAYOUT_STRIDED);

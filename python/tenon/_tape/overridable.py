@@ -87,6 +87,8 @@ def _refusal(
             known = _KINDS.get(kind.removesuffix(" | None"))
             if known is None or known[1](value) or (value is None and kind.endswith("None")):
                 continue
+            if name == "reduction":  # of losses: a ValueError, whatever it is
+                continue
             place = f" (position {at})" if parameter.kind is not parameter.KEYWORD_ONLY else ""
             return TypeError(
                 f"{function.__name__}(): argument '{name}'{place} must be {known[0]}, "

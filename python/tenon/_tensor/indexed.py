@@ -232,7 +232,10 @@ def block_diag(*tensors: Tensor) -> Tensor:
         after = zero.expand(height, columns - left - width)
         parts.append(_ops.cat([before, b.to(dtype), after], 1))
         left += width
-    return _ops.cat(parts) if rows else blocks[0].new_zeros((0, columns), dtype=dtype)
+    if rows:
+        return _ops.cat(parts)
+    joined = _ops.cat([b.reshape(-1).to(dtype) for b in blocks])  # for its history
+    return joined.reshape(0, columns)
 
 
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: builtins.bool = False) -> Tensor:

@@ -108,6 +108,8 @@ def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = Non
     >>> tn.cholesky_inverse(tn.tensor([[2.0]]))
     tensor([[0.2500]])
     """
+    if L.ndim < 2:
+        raise RuntimeError("cholesky_inverse: The input tensor A must have at least 2 dimensions.")
     unit = _ops.eye(L.shape[-1], dtype=L.dtype, device=L.device)
     return cholesky_solve(unit.expand(L.shape), L, upper, out=out)
 
@@ -173,6 +175,10 @@ def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> return_types.lu_unpack:
     """P, L and U of what linalg.lu_factor gives."""
+    if LU_data.ndim < 2:
+        raise RuntimeError(
+            f"lu_unpack: Expected tensor with 2 or more dimensions. Got size: {list(LU_data.shape)}"
+        )
     P = L = U = LU_data.new_empty(0)
     if unpack_pivots:
         P = permutation(lu_rows(LU_data, LU_pivots, "lu_unpack"), LU_data)

@@ -133,6 +133,11 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = _C.contiguous_format
 
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """resize_ to the sizes of another tensor."""
+    if not isinstance(the_template, Tensor):
+        kind = type(the_template).__name__
+        raise TypeError(
+            f"resize_as_(): argument 'the_template' (position 2) must be Tensor, not {kind}"
+        )
     chosen = _C.contiguous_format if memory_format is None else memory_format
     return self.resize_(tuple(the_template.shape), memory_format=chosen)
 

@@ -442,7 +442,7 @@ def _bags(input: Tensor, offsets: Tensor, include_last_offset: bool) -> tuple[Te
     """The bag of every index, and how many indices each bag has."""
     if offsets.dim() != 1:
         raise ValueError("offsets has to be a 1D Tensor")
-    if int(offsets[0]) != 0:
+    if len(offsets) and int(offsets[0]) != 0:
         raise RuntimeError(
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
             f"position 0. However, got {offsets[0]}"
@@ -485,6 +485,15 @@ def embedding_bag(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported "
             f"for mode='sum' (got mode='{mode}'). Please open a feature request on GitHub."
         )
+    if weight.dim() != 2:
+        raise ValueError(
+            f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}"
+        )
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then "
+            f"it must have the same shape as the input ({input.shape})"
+        )
     length = 0  # of bags that are all alike
     lengths = None  # of each bag, where they are known
     if input.dim() == 2:
@@ -502,6 +511,10 @@ def embedding_bag(
             raise ValueError("offsets has to be a 1D Tensor but got None")
         bags, lengths = _bags(input, offsets, include_last_offset)
         size = len(lengths)
+        if len(bags) < len(input):  # those behind the last bag count for nothing
+            input = input[: len(bags)]
+            if per_sample_weights is not None:
+                per_sample_weights = per_sample_weights[: len(bags)]
     else:
         raise ValueError(
             f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}"

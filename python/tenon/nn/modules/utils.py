@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tenon import Tensor
+
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
     def parse(x: Any) -> tuple[Any, ...]:
+        if isinstance(x, Tensor) and x.numel() == 1:
+            x = x.item()
         return tuple(x) if isinstance(x, Iterable) else (x,) * n
 
     parse.__name__ = name
