@@ -131,48 +131,48 @@ static tn_tensor *joined(tni_scope *s, tn_tensor *a, tn_tensor *b, int64_t dim) 
     return scope_take(s, st, r);
 }
 
-/* Slice k of the gradient: y_(k-1) * sum over i >= k of g_i * prod(x_j, k < j <= i). Dividing the
- * running product by x_k instead would lose everything behind a zero. */
-static tn_status cumprod_slice(const tn__cumprod_backward_args *a, int64_t k, int64_t n,
-                               tn_tensor **ret) {
+/* Slice k of the gradient is y_(k-1) S_k with S_k = g_k + x_(k+1) S_(k+1). Dividing the running product
+ * by x_k instead would lose everything behind a zero. What S_k takes in doubles with every step: `by` is
+ * the product of the factors x up to there, by which the sum from there on counts. */
+static tn_status double_reach(int64_t d, int64_t n, int64_t m, tn_tensor **sum, tn_tensor **by) {
     tni_scope s = {0};
-    tn_tensor *ones = NULL, *run = NULL, *x = tni_t(a->input),
-              *head = scope_narrow(&s, x, a->dim, k, 1);
-    if (s.st == TN_OK) {
-        tn_status st = tn_ones_like(head, -1, -1, TN_FORMAT_PRESERVE, &ones);
-        ones = scope_take(&s, st, ones);
+    tn_tensor *next = NULL, *factors = NULL;
+    tn_tensor *more = scope_mul(&s, *by, scope_narrow(&s, *sum, d, m, n - m));
+    tn_tensor *head = scope_add(&s, scope_narrow(&s, *sum, d, 0, n - m), more);
+    tn_status st =
+        scope_finish(&s, joined(&s, head, scope_narrow(&s, *sum, d, n - m, m), d), &next);
+    if (st == TN_OK && 2 * m < n) {
+        tni_scope t = {0};
+        tn_tensor *low = scope_narrow(&t, *by, d, 0, n - 2 * m);
+        tn_tensor *high = scope_narrow(&t, *by, d, m, n - 2 * m);
+        st = scope_finish(&t, scope_mul(&t, low, high), &factors);
     }
-    tn_tensor *factors = joined(&s, ones, scope_narrow(&s, x, a->dim, k + 1, n - k - 1), a->dim);
-    if (s.st == TN_OK) {
-        tn_status st = tn_cumprod(factors, a->dim, -1, &run);
-        run = scope_take(&s, st, run);
-    }
-    tn_tensor *g = scope_narrow(&s, tni_t(a->grad), a->dim, k, n - k);
-    tn_tensor *part = scope_sum(&s, scope_mul(&s, g, run), TN_INTS(a->dim), 1);
-    if (k > 0) part = scope_mul(&s, part, scope_narrow(&s, tni_t(a->y), a->dim, k - 1, 1));
-    return scope_finish(&s, part, ret);
+    tn_tensor_unref(sum);
+    tn_tensor_unref(by);
+    *sum = next;
+    *by = factors;
+    return st;
 }
 
 tn_status tni_composite__cumprod_backward(const void *args, tn_tensor **rets) {
     const tn__cumprod_backward_args *a = args;
-    int64_t n = a->input->ndim == 0 ? 0 : a->input->shape[a->dim];
-    tn_tensor *sum = n == 0 ? tn_tensor_ref(tni_t(a->grad)) : NULL;
-    tn_status st = TN_OK;
-    for (int64_t k = 0; k < n && st == TN_OK; k++) {
-        tni_scope s = {0};
-        tn_tensor *part = NULL, *both = NULL;
-        st = cumprod_slice(a, k, n, &part);
-        if (st != TN_OK) break;
-        st = scope_finish(&s, sum ? joined(&s, sum, part, a->dim) : part, &both);
-        tn_tensor_unref(&part);
-        tn_tensor_unref(&sum);
-        sum = both;
-    }
-    if (st == TN_OK) {
+    int64_t n = a->input->ndim == 0 ? 0 : a->input->shape[a->dim], d = a->dim;
+    tn_tensor *sum = tn_tensor_ref(tni_t(a->grad)), *by = NULL;
+    if (n < 2) {
         rets[0] = sum;
-    } else {
-        tn_tensor_unref(&sum);
+        return TN_OK;
     }
+    tni_scope first = {0}, last = {0};
+    tn_status st = scope_finish(&first, scope_narrow(&first, tni_t(a->input), d, 1, n - 1), &by);
+    for (int64_t m = 1; m < n && st == TN_OK; m *= 2) st = double_reach(d, n, m, &sum, &by);
+    if (st == TN_OK) {
+        tn_tensor *rest = scope_mul(&last, scope_narrow(&last, sum, d, 1, n - 1),
+                                    scope_narrow(&last, tni_t(a->y), d, 0, n - 1));
+        tn_tensor *head = scope_narrow(&last, sum, d, 0, 1);
+        st = scope_finish(&last, joined(&last, head, rest, d), rets);
+    }
+    tn_tensor_unref(&sum);
+    tn_tensor_unref(&by);
     return st;
 }
 

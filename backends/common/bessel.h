@@ -6,32 +6,10 @@
 
 #include <math.h>
 
-#include "tmpl.h"
+#include "series.h"
 
 #define BESSEL_PI 0x1.921fb54442d18p+1
 #define BESSEL_GAMMA 0x1.2788cfc6fb619p-1 /* Euler's constant */
-
-/* The sum of c[k] T_k(u), -1 <= u <= 1, by Clenshaw's recurrence. */
-TMPL_INLINE double bessel_chebyshev(const double *c, int n, double u) {
-    double a = 0, b = 0, twice = u + u;
-    for (int k = n - 1; k > 0; k--) {
-        double t = twice * a - b + c[k];
-        b = a;
-        a = t;
-    }
-    return u * a - b + c[0];
-}
-
-/* The sum of c[k] z^k. */
-TMPL_INLINE double bessel_powers(const double *c, int n, double z) {
-    double s = c[n - 1];
-    for (int k = n - 2; k >= 0; k--) s = s * z + c[k];
-    return s;
-}
-
-#define BESSEL_COUNT(c) ((int)(sizeof(c) / sizeof(c)[0]))
-#define BESSEL_CHEBYSHEV(c, u) bessel_chebyshev(c, BESSEL_COUNT(c), u)
-#define BESSEL_POWERS(c, z) bessel_powers(c, BESSEL_COUNT(c), z)
 
 /* ---- Modified Bessel functions -----------------------------------------------------------------*/
 
@@ -47,7 +25,7 @@ TMPL_INLINE double bessel_i0_near(double x) {
         0x1.faaf2fa1c79e5p-106, 0x1.674f8e46c208cp-114, 0x1.cbeaf38dc529fp-123,
         0x1.0afb53e9cec0bp-131, 0x1.1a6d4e307528fp-140, 0x1.1159d2b18fe1fp-149,
         0x1.e5f504c9e358cp-159, 0x1.8e189760fbc74p-168};
-    return BESSEL_POWERS(c, x * x / 4);
+    return SERIES_POWERS(c, x * x / 4);
 }
 TMPL_INLINE double bessel_i1_near(double x) {
     static const double c[] = {
@@ -60,7 +38,7 @@ TMPL_INLINE double bessel_i1_near(double x) {
         0x1.aaae78f4066a6p-110, 0x1.1f72d8389b3a3p-118, 0x1.5e69de22df5cep-127,
         0x1.84564b82a1184p-136, 0x1.88f11edf3ed4cp-145, 0x1.6c77c3976a829p-154,
         0x1.37033643c4b3bp-163, 0x1.e9f6e1b270f54p-173};
-    return BESSEL_POWERS(c, x * x / 4);
+    return SERIES_POWERS(c, x * x / 4);
 }
 
 /* sqrt(x) e^-x times I0 and I1, for x > 8. */
@@ -75,7 +53,7 @@ TMPL_INLINE double bessel_i0_far(double x) {
         0x1.fee7da3eafb1fp-50,  -0x1.8aee7d908de38p-52, -0x1.4600babd21fe4p-52,
         0x1.3f3dd076041cdp-55,  0x1.9be1812d98421p-55,  -0x1.646da66119130p-58,
         -0x1.0adb754ca8b19p-57, 0x1.24d48c789b293p-60,  0x1.604db61ad3debp-60};
-    return BESSEL_CHEBYSHEV(c, 16 / x - 1);
+    return SERIES_CHEBYSHEV(c, 16 / x - 1);
 }
 TMPL_INLINE double bessel_i1_far(double x) {
     static const double c[] = {
@@ -88,7 +66,7 @@ TMPL_INLINE double bessel_i1_far(double x) {
         -0x1.0efcd8bc4d22ap-49, 0x1.7d68e5f04a2d1p-52,  0x1.55915fceb588ap-52,
         -0x1.2806c9c773320p-55, -0x1.acea3b2532277p-55, 0x1.45b8aea87b950p-58,
         0x1.1556db352e8e6p-57,  -0x1.12e7f21d2c006p-60, -0x1.6ea1785f94461p-60};
-    return BESSEL_CHEBYSHEV(c, 16 / x - 1);
+    return SERIES_CHEBYSHEV(c, 16 / x - 1);
 }
 
 /* Beyond 709 the exponential is out of range before the function is. */
@@ -132,7 +110,7 @@ TMPL_INLINE double bessel_k0_far(double x) {
         -0x1.738e43e600cd5p-51, 0x1.3b06a3da359a4p-52,  -0x1.0df6e01c1cfabp-53,
         0x1.d36daed3fabc3p-55,  -0x1.989c91b4371a5p-56, 0x1.6886b2ee116e5p-57,
         -0x1.40f01afaf31c4p-58, 0x1.2023cfca24905p-59};
-    return BESSEL_CHEBYSHEV(c, 2 / x - 1);
+    return SERIES_CHEBYSHEV(c, 2 / x - 1);
 }
 TMPL_INLINE double bessel_k1_far(double x) {
     static const double c[] = {
@@ -148,9 +126,10 @@ TMPL_INLINE double bessel_k1_far(double x) {
         0x1.977698134bc9fp-51,  -0x1.58ac793f0ff4ep-52, 0x1.26bb1a2c31a21p-53,
         -0x1.fd44864cca99dp-55, 0x1.bc53cc6aefd94p-56,  -0x1.8752cbc45490cp-57,
         0x1.5bc03e336910dp-58,  -0x1.37b342365f3d4p-59};
-    return BESSEL_CHEBYSHEV(c, 2 / x - 1);
+    return SERIES_CHEBYSHEV(c, 2 / x - 1);
 }
-TMPL_INLINE double bessel_k0_near(double x) {
+/* What K0 and K1 add to their logarithm's part. */
+TMPL_INLINE double bessel_k0_sum(double x) {
     static const double c[] = {0x0.0p+0,
                                0x1.0000000000000p+0,
                                0x1.8000000000000p-2,
@@ -164,15 +143,21 @@ TMPL_INLINE double bessel_k0_near(double x) {
                                0x1.f4dcc2465f674p-43,
                                0x1.1124367d45fb2p-49,
                                0x1.f2fc07de40da8p-57};
-    return BESSEL_POWERS(c, x * x / 4) - (log(x / 2) + BESSEL_GAMMA) * bessel_i0_near(x);
+    return SERIES_POWERS(c, x * x / 4);
 }
-TMPL_INLINE double bessel_k1_near(double x) {
+TMPL_INLINE double bessel_k0_near(double x) {
+    return bessel_k0_sum(x) - (log(x / 2) + BESSEL_GAMMA) * bessel_i0_near(x);
+}
+TMPL_INLINE double bessel_k1_sum(double x) {
     static const double c[] = {-0x1.3c467e37db0c8p-3, 0x1.58773039049e7p-1,  0x1.73ddae5ee6a28p-3,
                                0x1.3a47ef81a33cfp-6,  0x1.2462822a45268p-10, 0x1.5b7a177f5639bp-15,
                                0x1.1fa413136952dp-20, 0x1.5f60a13589756p-26, 0x1.4a1428fc835c7p-32,
                                0x1.ec021b49cd260p-39, 0x1.2a217002356e7p-45, 0x1.2b9a5940d0c02p-52,
                                0x1.fb8381808c20cp-60};
-    return 1 / x + log(x / 2) * (x / 2) * bessel_i1_near(x) - x / 4 * BESSEL_POWERS(c, x * x / 4);
+    return x / 4 * SERIES_POWERS(c, x * x / 4);
+}
+TMPL_INLINE double bessel_k1_near(double x) {
+    return 1 / x + log(x / 2) * (x / 2) * bessel_i1_near(x) - bessel_k1_sum(x);
 }
 TMPL_INLINE double bessel_k_end(double x) { return x == 0 ? (double)INFINITY : (double)NAN; }
 
@@ -218,7 +203,7 @@ TMPL_INLINE double airy_right(double x) {
         0x1.3a6e9fb7ca75bp-58,  -0x1.a3e66c48282a9p-60};
     double root = sqrt(x), zeta = x * root * (2.0 / 3);
     double u = 2 * 0x1.e2b7dddfefa66p+0 / zeta - 1; /* zeta(2) */
-    return BESSEL_CHEBYSHEV(c, u) * exp(-zeta) / (2 * sqrt(BESSEL_PI * root));
+    return SERIES_CHEBYSHEV(c, u) * exp(-zeta) / (2 * sqrt(BESSEL_PI * root));
 }
 
 TMPL_INLINE double airy_wave(double x) {
@@ -238,7 +223,7 @@ TMPL_INLINE double airy_wave(double x) {
     double a = -x, root = sqrt(a), zeta = a * root * (2.0 / 3);
     double first = 0x1.dd072035297c2p+2 / zeta; /* zeta(5) */
     double u = 2 * first * first - 1, angle = zeta + BESSEL_PI / 4;
-    double p = BESSEL_CHEBYSHEV(cosine, u), q = BESSEL_CHEBYSHEV(sine, u) / zeta;
+    double p = SERIES_CHEBYSHEV(cosine, u), q = SERIES_CHEBYSHEV(sine, u) / zeta;
     return (sin(angle) * p - cos(angle) * q) / sqrt(BESSEL_PI * root);
 }
 
@@ -268,9 +253,9 @@ TMPL_INLINE double airy_middle(double x) {
         -0x1.0838588b44475p-40, -0x1.2f053e8eec864p-42, -0x1.8ce9a9fe7c72fp-47,
         0x1.3f2560faede50p-49,  0x1.5666db3a133c5p-52,  0x1.d84bf9df73eb9p-61,
         -0x1.98d336cc639ccp-59};
-    if (x >= 0) return BESSEL_CHEBYSHEV(right, x - 1) * exp(-x);
-    if (x >= -2) return BESSEL_CHEBYSHEV(left, -x - 1);
-    return BESSEL_CHEBYSHEV(far_left, (-x - 3.5) / 1.5);
+    if (x >= 0) return SERIES_CHEBYSHEV(right, x - 1) * exp(-x);
+    if (x >= -2) return SERIES_CHEBYSHEV(left, -x - 1);
+    return SERIES_CHEBYSHEV(far_left, (-x - 3.5) / 1.5);
 }
 
 TMPL_INLINE double airy_ai(double x) {

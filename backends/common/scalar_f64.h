@@ -6,13 +6,7 @@
 
 #include <math.h>
 
-#include "tmpl.h"
-
-#if TMPL_HAS_FMA
-#define F64_FMA(a, b, c) TMPL_BUILTIN(fma)(a, b, c)
-#else
-#define F64_FMA(a, b, c) ((a) * (b) + (c))
-#endif
+#include "series.h"
 
 #define F64_LN2_HI 0x1.62e42feep-1 /* its low bits are 0: times an exponent it is exact */
 #define F64_LN2_LO 0x1.a39ef35793c76p-33
@@ -198,6 +192,29 @@ TMPL_INLINE double f64_sigmoid(double x) {
     return (x < 0.0 ? z : 1.0) / (1.0 + z);
 }
 
+/* e^(x^2) erfc(x) for x >= 0, which falls like 1 / x: over t = 4 / (4 + x) nearly flat. */
+TMPL_INLINE double f64_erfcx_right(double x) {
+    static const double close[] = {
+        0x1.df6a7891d7325p-2,  0x1.3246e839fbbc8p+0,  0x1.31e68b45c057cp+1,  0x1.e5917d48cad24p+1,
+        0x1.318faff542829p+2,  0x1.29e45775b709ap+2,  0x1.a6232747f54a2p+1,  0x1.633dddcad3a62p+0,
+        -0x1.49d57a6d6c4e5p-5, -0x1.d262ed54ebd93p-2, -0x1.7e4cf7dad4acep-3, 0x1.867115e31b0e8p-4,
+        0x1.809ea8a298058p-4,  -0x1.3650f16b7c2efp-6, -0x1.444a9fa52d51dp-5, 0x1.3d84d6e4e5e66p-8,
+        0x1.f02777e5b772bp-7};
+    static const double away[] = {
+        0x1.7fd46c5e0864dp-3,  0x1.f1cc3ba338032p-3,  0x1.30aaf5bfa1c59p-2,
+        0x1.5e00c59f4ec79p-2,  0x1.7698e5ec9317bp-2,  0x1.71cbb5f13f6d1p-2,
+        0x1.4be7e86a24a3ap-2,  0x1.08d50c3b975c7p-2,  0x1.691292246acf2p-3,
+        0x1.814f5bbfe1045p-4,  0x1.d5691cb23ee8cp-6,  -0x1.38a9a19f10580p-7,
+        -0x1.4cbe162894183p-6, -0x1.a744cbc484a1ap-7, -0x1.675f65df977c4p-11,
+        0x1.930548d1fb04ep-8,  0x1.43d9e9111a34cp-8,  -0x1.54002335593c1p-14,
+        -0x1.6dff5a5cac791p-9, -0x1.810da1609afb9p-10};
+    double t = 4 / (4 + x),
+           u = F64_FMA(-0.75, x, 1) * (0.25 * t); /* t - 0.75, without rounding t */
+    double near = SERIES_POWERS(close, u);
+    double far = SERIES_POWERS(away, t - 0.25);
+    return (t < 0.5 ? far : near) * t;
+}
+
 #if !defined(TMPL_CUDA)
 /* ---- Angles ------------------------------------------------------------------------------------
  * Beyond this, angles need more digits of pi than the reduction has; map_tmpl.h sends them to the C
@@ -297,6 +314,7 @@ TMPL_INLINE double f64_sin(double x) { return sin(x); }
 TMPL_INLINE double f64_cos(double x) { return cos(x); }
 #endif
 
+#if defined(TMPL_CUDA)
 /* ---- By the C library ------------------------------------------------------------------------*/
 TMPL_INLINE double f64_erfc(double x) { return erfc(x); }
 TMPL_INLINE double f64_log1p(double x) { return log1p(x); }
@@ -318,5 +336,8 @@ TMPL_INLINE double f64_gelu_slope(double x) {
         0.5 * erfc(a * 0x1.6a09e667f3bcdp-1) - a * 0x1.9884533d43651p-2 * f64_exp(-0.5 * a * a);
     return x < 0.0 ? low : 1.0 - low;
 }
+#else
+#include "scalar_arc_f64.h"
+#endif
 
 #endif

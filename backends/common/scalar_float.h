@@ -14,13 +14,20 @@
 #define B_(name) TMPL_BUILTIN(name##f)
 #define C_(name) name##f
 #endif
-/* Ours where loops are vectorised, the library's of double and on a GPU. */
-#if TMPL_DTYPE == TMPL_F64 || defined(TMPL_CUDA)
+/* Ours where loops are vectorised, the library's on a GPU. */
+#if defined(TMPL_CUDA)
 #define ARC_(name) C_(name)
 #else
-#define ARC_(name) f32_##name
+#define ARC_(name) M_(name)
 #endif
 #define K_(x) ((A)(x))
+/* Functions for which float is enough on the way to half precision. */
+#if TMPL_IS_HALF && TMPL_HAS_FMA && !defined(TMPL_CUDA)
+#include "scalar_half.h"
+#define HALF_(name, other) half_##name
+#else
+#define HALF_(name, other) other
+#endif
 
 /* ---- Arithmetic --------------------------------------------------------------------------------*/
 TMPL_INLINE A f_add(A x, A y, A alpha) { return x + alpha * y; }
@@ -67,9 +74,10 @@ TMPL_INLINE A float_round_even(A x) {
 }
 
 TMPL_INLINE A f_round(A x, int64_t decimals) {
+    A ten = C_(pow)(K_(10), decimals < 0 ? -(A)decimals : (A)decimals); /* once for a loop */
     if (decimals == 0) return float_round_even(x);
-    A ten = C_(pow)(K_(10), decimals < 0 ? -(A)decimals : (A)decimals);
-    return decimals < 0 ? float_round_even(x / ten) * ten : float_round_even(x * ten) / ten;
+    if (decimals < 0) return float_round_even(x / ten) * ten;
+    return float_round_even(x * ten) / ten;
 }
 
 /* What follows from r, what fmod leaves of x by y. */
@@ -97,15 +105,15 @@ TMPL_INLINE A f_exp(A x) { return M_(exp)(x); }
 TMPL_INLINE A f_exp2(A x) { return M_(exp2)(x); }
 TMPL_INLINE A f_expm1(A x) { return M_(expm1)(x); }
 TMPL_INLINE A f_log(A x) { return M_(log)(x); }
-TMPL_INLINE A f_log2(A x) { return M_(log2)(x); }
-TMPL_INLINE A f_log10(A x) { return M_(log10)(x); }
+TMPL_INLINE A f_log2(A x) { return HALF_(log2, M_(log2))(x); }
+TMPL_INLINE A f_log10(A x) { return HALF_(log10, M_(log10))(x); }
 TMPL_INLINE A f_log1p(A x) { return M_(log1p)(x); }
-TMPL_INLINE A f_sin(A x) { return M_(sin)(x); }
-TMPL_INLINE A f_cos(A x) { return M_(cos)(x); }
+TMPL_INLINE A f_sin(A x) { return HALF_(sin, M_(sin))(x); }
+TMPL_INLINE A f_cos(A x) { return HALF_(cos, M_(cos))(x); }
 TMPL_INLINE A f_tan(A x) { return M_(tan)(x); }
-TMPL_INLINE A f_asin(A x) { return ARC_(asin)(x); }
-TMPL_INLINE A f_acos(A x) { return ARC_(acos)(x); }
-TMPL_INLINE A f_atan(A x) { return ARC_(atan)(x); }
+TMPL_INLINE A f_asin(A x) { return HALF_(asin, ARC_(asin))(x); }
+TMPL_INLINE A f_acos(A x) { return HALF_(acos, ARC_(acos))(x); }
+TMPL_INLINE A f_atan(A x) { return HALF_(atan, ARC_(atan))(x); }
 TMPL_INLINE A f_atan2(A x, A y) { return ARC_(atan2)(x, y); }
 TMPL_INLINE A f_sinh(A x) { return ARC_(sinh)(x); }
 TMPL_INLINE A f_cosh(A x) { return ARC_(cosh)(x); }
@@ -115,8 +123,6 @@ TMPL_INLINE A f_acosh(A x) { return ARC_(acosh)(x); }
 TMPL_INLINE A f_atanh(A x) { return ARC_(atanh)(x); }
 TMPL_INLINE A f_erf(A x) { return M_(erf)(x); }
 TMPL_INLINE A f_erfc(A x) { return M_(erfc)(x); }
-
-TMPL_INLINE A f_lgamma(A x) { return C_(lgamma)(x); }
 
 TMPL_INLINE A f_pow(A x, A y) { return M_(pow)(x, y); }
 TMPL_INLINE A f__pow_backward(A g, A x, A p) {

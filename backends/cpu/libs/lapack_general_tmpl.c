@@ -41,7 +41,11 @@ static int lu_of(const job *j, int64_t i, char *room) {
     int m = j->m, n = j->n, info = 0;
     T *w = (T *)(void *)room;
     transpose(j->a + i * area(m, n), m, n, w);
-    LAPACK(getrf)(&m, &n, w, &m, j->pivots + i * least(m, n), &info);
+    if (m == n && n <= TINY) {
+        info = tiny_lu(n, w, j->pivots + i * n);
+    } else {
+        LAPACK(getrf)(&m, &n, w, &m, j->pivots + i * least(m, n), &info);
+    }
     transpose(w, n, m, j->out[0] + i * area(m, n));
     return info;
 }

@@ -40,6 +40,7 @@ static int factor_lu(const job *j, int64_t i, T *lu, int *pivots) {
     int info = 0;
     if (j->n == 0) return 0; /* a leading dimension must be at least 1 */
     memcpy(lu, j->a + i * area(j->n, j->n), (size_t)area(j->n, j->n) * sizeof(T));
+    if (j->n <= TINY) return tiny_lu(j->n, lu, pivots);
     LAPACK(getrf)(&j->n, &j->n, lu, &j->n, pivots, &info);
     return info;
 }
@@ -47,8 +48,14 @@ static int factor_lu(const job *j, int64_t i, T *lu, int *pivots) {
 static int inverse_of(const job *j, int64_t i, char *room) {
     int *pivots = (int *)(void *)room;
     T *out = j->out[0] + i * area(j->n, j->n), *work = (T *)(void *)(room + 8 * (size_t)j->n);
-    int info = factor_lu(j, i, out, pivots);
-    if (info == 0) LAPACK(getri)(&j->n, out, &j->n, pivots, work, &j->lwork, &info);
+    bool tiny = j->n <= TINY;
+    int info = factor_lu(j, i, tiny ? work : out, pivots);
+    if (tiny) {
+        identity(out, j->n);
+        if (info == 0) tiny_solve(j->n, work, pivots, out, j->n);
+    } else if (info == 0) {
+        LAPACK(getri)(&j->n, out, &j->n, pivots, work, &j->lwork, &info);
+    }
     for (int64_t e = 0; info > 0 && e < area(j->n, j->n); e++) out[e] = (T)INFINITY;
     return info;
 }
@@ -165,6 +172,12 @@ static int solution_of(const job *j, int64_t i, char *room) {
     T *lu = (T *)(void *)(room + 8 * (size_t)j->n), *b = lu + area(j->n, j->n);
     int info = factor_lu(j, i, lu, pivots);
     if (info != 0) return info;
+    if (j->n <= TINY) {
+        T *out = j->out[0] + i * area(j->n, j->k);
+        memcpy(out, j->b + i * area(j->n, j->k), (size_t)area(j->n, j->k) * sizeof(T));
+        tiny_solve(j->n, lu, pivots, out, j->k);
+        return 0;
+    }
     transpose(j->b + i * area(j->n, j->k), j->n, j->k, b);
     LAPACK(getrs)("T", &j->n, &j->k, lu, &j->n, pivots, b, &j->n, &info, 1);
     transpose(b, j->k, j->n, j->out[0] + i * area(j->n, j->k));
@@ -183,6 +196,7 @@ static int cholesky_of(const job *j, int64_t i, char *room) {
     for (int64_t r = 0; r < n; r++) {
         for (int64_t c = r + 1; c < n; c++) out[r * n + c] = 0;
     }
+    if (n <= TINY) return tiny_cholesky(n, out);
     LAPACK(potrf)("U", &n, out, &n, &info, 1);
     return info;
 }
@@ -307,7 +321,8 @@ static tn_status invert(const tn_call *call, const tn_view *a, const tn_view *ou
                    "singular.";
     }
     j.lwork = getri_work(j.n);
-    st = run(call, &j, 8 * (int64_t)j.n, a->ndim > 2);
+    int64_t tiny = j.n <= TINY ? bytes(area(j.n, j.n)) : 0;
+    st = run(call, &j, 8 * (int64_t)j.n + tiny, a->ndim > 2);
     for (int64_t i = 0; !st && codes && i < j.batch; i++) codes[i] = j.info[i];
     return st;
 }

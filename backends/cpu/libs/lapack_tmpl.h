@@ -113,6 +113,85 @@ static inline void identity(T *x, int n) {
     for (int64_t i = 0; i < area(n, n); i++) x[i] = i % (n + 1) == 0;
 }
 
+/* ---- Small matrices ----------------------------------------------------------------------------
+ * LAPACK's calls take longer than their work there. A matrix is in columns, as LAPACK has it. */
+
+enum { TINY = TMPL_IS_COMPLEX ? 0 : 8 };
+
+/* As getrf: rows change places so that the largest of a column divides it; returns its info. */
+static inline int tiny_lu(int n, T *a, int *pivots) {
+    int info = 0;
+    for (int k = 0; k < n; k++) {
+        T *column = a + k * n;
+        int p = k;
+        for (int r = k + 1; r < n; r++) p = size_of(column[r]) > size_of(column[p]) ? r : p;
+        pivots[k] = p + 1;
+        if (column[p] == 0) {
+            info = info ? info : k + 1;
+            continue;
+        }
+        for (int c = 0; p != k && c < n; c++) {
+            T one = a[c * n + k];
+            a[c * n + k] = a[c * n + p];
+            a[c * n + p] = one;
+        }
+        for (int r = k + 1; r < n; r++) column[r] /= column[k];
+        for (int c = k + 1; c < n; c++) {
+            T times = a[c * n + k];
+            for (int r = k + 1; r < n; r++) a[c * n + r] -= times * column[r];
+        }
+    }
+    return info;
+}
+
+/* Solves with the transpose of what tiny_lu took, for k right sides that are rows of b. */
+static inline void tiny_solve(int n, const T *lu, const int *pivots, T *b, int k) {
+    for (int r = 0; r < n; r++) {
+        T *row = b + (int64_t)r * k;
+        for (int i = 0; i < r; i++) {
+            const T *other = b + (int64_t)i * k, times = lu[r * n + i];
+            for (int c = 0; c < k; c++) row[c] -= times * other[c];
+        }
+        for (int c = 0; c < k; c++) row[c] /= lu[r * n + r];
+    }
+    for (int r = n - 2; r >= 0; r--) {
+        T *row = b + (int64_t)r * k;
+        for (int i = r + 1; i < n; i++) {
+            const T *other = b + (int64_t)i * k, times = lu[r * n + i];
+            for (int c = 0; c < k; c++) row[c] -= times * other[c];
+        }
+    }
+    for (int r = n - 1; r >= 0; r--) {
+        T *row = b + (int64_t)r * k, *other = b + (int64_t)(pivots[r] - 1) * k;
+        for (int c = 0; row != other && c < k; c++) {
+            T one = row[c];
+            row[c] = other[c];
+            other[c] = one;
+        }
+    }
+}
+
+/* The lower factor of a symmetric matrix in rows, in place; the order of the leading minor that is
+ * not positive, or 0. */
+static inline int tiny_cholesky(int n, T *a) {
+    for (int r = 0; r < n; r++) {
+        T *row = a + r * n;
+        for (int c = 0; c <= r; c++) {
+            const T *other = a + c * n;
+            T sum = row[c];
+            for (int k = 0; k < c; k++) sum -= row[k] * other[k];
+            if (c < r) {
+                row[c] = sum / other[c];
+                continue;
+            }
+            row[c] = sum;
+            if (!(re(sum) > 0)) return r + 1;
+            row[c] = (T)sqrt((double)re(sum));
+        }
+    }
+    return 0;
+}
+
 /* ---- Running over the batch --------------------------------------------------------------------*/
 
 static inline tn_status some(void *arg, int64_t begin, int64_t end) {

@@ -26,6 +26,65 @@
 #define ROUNDS_add 1
 #define ROUNDS_sub 1
 
+/* Formulas with a near and a far part, of which blocks of numbers often need one. Waves of large angles
+ * are the C library's. */
+#if defined(TMPL_DTYPE) && TMPL_IS_FLOAT
+#define SPLIT_(op, f, past)                                                                        \
+    TMPL_INLINE bool past_##op(A x) { return past((double)x); }                                    \
+    TMPL_INLINE A close_##op(A x) { return (A)many_##f##_close((double)x); }                       \
+    TMPL_INLINE A away_##op(A x) { return (A)many_##f##_away((double)x); }
+#define SPLIT_i0 1
+#define SPLIT_special_i0e 1
+#define SPLIT_special_i1 1
+#define SPLIT_special_i1e 1
+#define SPLIT_special_modified_bessel_k0 1
+#define SPLIT_special_modified_bessel_k1 1
+#define SPLIT_special_scaled_modified_bessel_k0 1
+#define SPLIT_special_scaled_modified_bessel_k1 1
+#define SPLIT_special_bessel_j0 1
+#define SPLIT_special_bessel_j1 1
+#define SPLIT_special_bessel_y0 1
+#define SPLIT_special_bessel_y1 1
+#define SPLIT_digamma 1
+SPLIT_(i0, i0, many_i_past)
+SPLIT_(special_i0e, i0e, many_i_past)
+SPLIT_(special_i1, i1, many_i_past)
+SPLIT_(special_i1e, i1e, many_i_past)
+SPLIT_(special_modified_bessel_k0, k0, many_k_past)
+SPLIT_(special_modified_bessel_k1, k1, many_k_past)
+SPLIT_(special_scaled_modified_bessel_k0, k0e, many_k_past)
+SPLIT_(special_scaled_modified_bessel_k1, k1e, many_k_past)
+SPLIT_(special_bessel_j0, j0, many_j_past)
+SPLIT_(special_bessel_j1, j1, many_j_past)
+SPLIT_(special_bessel_y0, y0, many_y_past)
+SPLIT_(special_bessel_y1, y1, many_y_past)
+SPLIT_(digamma, digamma, many_digamma_past)
+#define SPLIT_lgamma 1
+SPLIT_(lgamma, lgamma, many_lgamma_past)
+#if TMPL_DTYPE == TMPL_F64
+#define SPLIT_erfinv 1
+#define SPLIT_special_ndtri 1
+SPLIT_(erfinv, erfinv, many_erfinv_past)
+SPLIT_(special_ndtri, ndtri, many_ndtri_past)
+#endif
+#define FIX_special_bessel_j0 1
+#define FIX_special_bessel_j1 1
+#define FIX_special_bessel_y0 1
+#define FIX_special_bessel_y1 1
+#define FIX_special_spherical_bessel_j0 1
+TMPL_INLINE bool far_wave(A x) { return f64_abs((double)x) > F64_ANGLE_MAX; }
+TMPL_INLINE bool far_special_bessel_j0(A x) { return far_wave(x); }
+TMPL_INLINE bool far_special_bessel_j1(A x) { return far_wave(x); }
+TMPL_INLINE bool far_special_bessel_y0(A x) { return far_wave(x); }
+TMPL_INLINE bool far_special_bessel_y1(A x) { return far_wave(x); }
+TMPL_INLINE bool far_special_spherical_bessel_j0(A x) { return far_wave(x); }
+TMPL_INLINE A fix_special_bessel_j0(A x) { return (A)j0((double)x); }
+TMPL_INLINE A fix_special_bessel_j1(A x) { return (A)j1((double)x); }
+TMPL_INLINE A fix_special_bessel_y0(A x) { return (A)y0((double)x); }
+TMPL_INLINE A fix_special_bessel_y1(A x) { return (A)y1((double)x); }
+TMPL_INLINE A fix_special_spherical_bessel_j0(A x) { return (A)bessel_spherical_j0((double)x); }
+#endif
+
 /* Integer division by zero is an error, found before anything is written. */
 #define CHECK_floor_divide 1
 #define CHECK__trunc_divide 1
@@ -39,18 +98,25 @@
 #define FIX_cos 1
 TMPL_INLINE bool far_sin(A x) { return f64_abs(x) > F64_ANGLE_MAX; }
 TMPL_INLINE bool far_cos(A x) { return f64_abs(x) > F64_ANGLE_MAX; }
+#define FIX_tan 1
+#define FIX_lgamma 1
+TMPL_INLINE bool far_tan(A x) { return f64_abs(x) > F64_ANGLE_MAX; }
+TMPL_INLINE bool far_lgamma(A x) { return x < -2; } /* zeros begin there */
 TMPL_INLINE A fix_sin(A x) { return sin(x); }
 TMPL_INLINE A fix_cos(A x) { return cos(x); }
-#elif defined(TMPL_DTYPE) && TMPL_DTYPE == TMPL_C64
-#define FIX_true_divide 1
-#define FIX__div_conj 1
-#define FIX_reciprocal 1
-TMPL_INLINE bool far_true_divide(A x, A y) { return complex_divide_far(x, y); }
-TMPL_INLINE bool far__div_conj(A x, A y) { return complex_divide_far(x, y); }
-TMPL_INLINE bool far_reciprocal(A x) { return complex_divide_far(1, x); }
-TMPL_INLINE A fix_true_divide(A x, A y) { return complex_ratio(x, y); }
-TMPL_INLINE A fix__div_conj(A x, A y) { return complex_ratio(x, f_conj_physical(y)); }
-TMPL_INLINE A fix_reciprocal(A x) { return 1 / x; }
+TMPL_INLINE A fix_tan(A x) { return tan(x); }
+TMPL_INLINE A fix_lgamma(A x) { return lgamma(x); }
+#if TMPL_HAS_FMA
+#define FIX_fmod 1
+#define FIX_remainder 1
+#define FIX_floor_divide 1
+TMPL_INLINE bool far_fmod(A x, A y) { return f64_fmod_far(x, y); }
+TMPL_INLINE bool far_remainder(A x, A y) { return f64_fmod_far(x, y); }
+TMPL_INLINE bool far_floor_divide(A x, A y) { return f64_fmod_far(x, y); }
+TMPL_INLINE A fix_fmod(A x, A y) { return fmod(x, y); }
+TMPL_INLINE A fix_remainder(A x, A y) { return float_remainder(fmod(x, y), y); }
+TMPL_INLINE A fix_floor_divide(A x, A y) { return float_floor_divide(fmod(x, y), x, y); }
+#endif
 #elif defined(TMPL_DTYPE) && TMPL_DTYPE == TMPL_I64
 #define FIX_fmod 1
 #define FIX_remainder 1

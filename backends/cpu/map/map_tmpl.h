@@ -2,7 +2,7 @@
  * per operator by the generated pointwise_ops.inc (its macros: backends/README.md).
  *
  * Operators with a habit define a macro (map_habits.h): FIX_<op> looks for operands that the vector
- * formula does not serve, CHECK_<op> asks for a test for integer zero divisors, SLOW_<op>
+ * formula does not serve, SPLIT_<op> says that the formula has two parts, CHECK_<op> asks for a test for integer zero divisors, SLOW_<op>
  * says that an element takes about a nanosecond or more, WIDE_<op> that map_wide.h has the formula
  * for whole vectors. */
 
@@ -114,16 +114,31 @@ static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu
         half_narrow(o + at, y, m);
 #endif
     }
-#elif TMPL_PASTE2(FIX, OP)
+#elif TMPL_PASTE2(FIX, OP) || TMPL_PASTE2(SPLIT, OP)
     A y[MAP_BLOCK];
     for (int64_t at = 0, m; at < n; at += m, x0 += m, o += m) {
-        int odd = 0;
         m = n - at < MAP_BLOCK ? n - at : MAP_BLOCK;
+#if TMPL_PASTE2(SPLIT, OP)
+        int64_t past = 0;
+        for (int64_t i = 0; i < m; i++) past += TMPL_PASTE2(past, OP)(MAP_IN(i));
+        if (past == 0) {
+            TMPL_VECTOR
+            for (int64_t i = 0; i < m; i++) y[i] = TMPL_PASTE2(close, OP)(MAP_IN(i));
+        } else if (past == m) {
+            TMPL_VECTOR
+            for (int64_t i = 0; i < m; i++) y[i] = TMPL_PASTE2(away, OP)(MAP_IN(i));
+        } else
+#endif
+        {
+            TMPL_VECTOR
+            for (int64_t i = 0; i < m; i++) y[i] = MAP_F(MAP_IN(i) MAP_P);
+        }
+#if TMPL_PASTE2(FIX, OP)
+        int odd = 0;
         for (int64_t i = 0; i < m; i++) odd |= TMPL_PASTE2(far, OP)(MAP_IN(i));
-        TMPL_VECTOR
-        for (int64_t i = 0; i < m; i++) y[i] = MAP_F(MAP_IN(i) MAP_P);
         for (int64_t i = 0; odd && i < m; i++)
             if (TMPL_PASTE2(far, OP)(MAP_IN(i))) y[i] = TMPL_PASTE2(fix, OP)(MAP_IN(i));
+#endif
         for (int64_t i = 0; i < m; i++) o[i] = STORE(y[i]);
 #if OP_NIN > 1
         x1 += m;

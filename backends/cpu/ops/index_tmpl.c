@@ -169,23 +169,41 @@ TMPL_INLINE void scatter_packed(int64_t how, T *to, const T *x, int64_t n) {
     for (int64_t l = 0; l < n; l++) to[l] = STORE(combine(how, LOAD(to[l]), LOAD(x[l])));
 }
 
+/* How is known where this is compiled: a loop for each kind. */
+TMPL_INLINE void scatter_stretch(const places *p, int64_t how, char *self, const char *src,
+                                 const char *index, int64_t begin, int64_t end) {
+    const int64_t packed = sizeof(T);
+    if (p->last_step[2] == 0 && p->last_step[0] == packed && p->last_step[1] == packed) {
+        T *to = (T *)(void *)(self + index_load(index, p->is32) * p->step[0]) + begin;
+        scatter_packed(how, to, (const T *)(const void *)src + begin, end - begin);
+    } else if (p->is32) {
+        scatter_some(p, how, 1, self, src, index, begin, end);
+    } else {
+        scatter_some(p, how, 0, self, src, index, begin, end);
+    }
+}
+
 static tn_status scatter_line(const job *j, char *self, const char *src, const char *index) {
     const places *p = &j->p;
     cpu_stretch s = {.n = p->last, .cost = 1};
-    const int64_t packed = sizeof(T);
-    bool one = p->last_step[2] == 0 && p->last_step[0] == packed && p->last_step[1] == packed;
     while (cpu_next_stretch(&s)) {
-        int64_t i = one ? index_load(index, p->is32) : 0, n = s.end - s.begin;
-        T *to = (T *)(void *)(self + i * p->step[0]) + s.begin;
-        const T *x = (const T *)(const void *)src + s.begin;
-        if (one && j->how == TN_SCATTER_ADD)
-            scatter_packed(TN_SCATTER_ADD, to, x, n);
-        else if (one)
-            scatter_packed(j->how, to, x, n);
-        else if (j->how == TN_SCATTER_ADD && !p->is32)
-            scatter_some(p, TN_SCATTER_ADD, 0, self, src, index, s.begin, s.end);
-        else
-            scatter_some(p, j->how, p->is32, self, src, index, s.begin, s.end);
+        switch (j->how) {
+        case TN_SCATTER_ADD:
+            scatter_stretch(p, TN_SCATTER_ADD, self, src, index, s.begin, s.end);
+            break;
+        case TN_SCATTER_MULTIPLY:
+            scatter_stretch(p, TN_SCATTER_MULTIPLY, self, src, index, s.begin, s.end);
+            break;
+#if !TMPL_IS_COMPLEX
+        case TN_SCATTER_AMAX:
+            scatter_stretch(p, TN_SCATTER_AMAX, self, src, index, s.begin, s.end);
+            break;
+        case TN_SCATTER_AMIN:
+            scatter_stretch(p, TN_SCATTER_AMIN, self, src, index, s.begin, s.end);
+            break;
+#endif
+        default: scatter_stretch(p, TN_SCATTER_SET, self, src, index, s.begin, s.end);
+        }
     }
     return s.st;
 }

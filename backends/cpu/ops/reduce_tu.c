@@ -288,6 +288,20 @@ static tn_status column_items(void *arg, int64_t begin, int64_t end) {
 
 /* ---- All results -------------------------------------------------------------------------------*/
 
+/* Where a further dimension of the input is packed, it becomes the first one. */
+static void packed_first(dims *d) {
+    for (int32_t i = 1; d->in[0] != (int64_t)sizeof(T) && i < d->n; i++) {
+        if (d->in[i] != (int64_t)sizeof(T) || d->size[i] < 4) continue;
+        int64_t size = d->size[0], in = d->in[0], out = d->out[0];
+        d->size[0] = d->size[i];
+        d->in[0] = d->in[i];
+        d->out[0] = d->out[i];
+        d->size[i] = size;
+        d->in[i] = in;
+        d->out[i] = out;
+    }
+}
+
 static void read_plan(job *j, const tn_plan *p) {
     j->in = p->data[1];
     j->out = p->data[0];
@@ -300,6 +314,8 @@ static void read_plan(job *j, const tn_plan *p) {
         to->out[to->n++] = p->stride[d][0];
         to->count *= p->shape[d];
     }
+    packed_first(&j->kept);
+    packed_first(&j->gone);
     if (j->gone.n == 0) {
         j->gone.n = 1;
         j->gone.size[0] = 1;
@@ -391,6 +407,8 @@ static tn_status reduce_all(const tn_plan *p, const red_op *op, const A *centers
     }
     /* Short rows are columns, too: neighbouring results are worked on at once. */
     bool columns = !(p->reduce_mask & 1) && p->reduce_mask != 0;
+    if (j.gone.in[0] == (int64_t)sizeof(T) && j.kept.in[0] != (int64_t)sizeof(T)) columns = false;
+    if (j.kept.in[0] == (int64_t)sizeof(T) && j.kept.count > 1) columns = p->reduce_mask != 0;
     bool short_rows = j.gone.n == 1 && j.gone.count <= 32 && j.kept.size[0] >= 16;
     if (!columns && !short_rows) return reduce_lanes(&j, results);
     int64_t times = centers || !columns ? 1 : widen(&j);

@@ -11,6 +11,7 @@
 
 #include "axis.h"
 #include "cpu_priv.h"
+#include "pack.h"
 #include "vec.h"
 
 enum { SOFTMAX, LOG_SOFTMAX, SOFTMAX_BACKWARD, LOG_SOFTMAX_BACKWARD };
@@ -341,9 +342,34 @@ static tn_status rows_of(void *arg, int64_t begin, int64_t end) {
     return st;
 }
 
-static tn_status run(int kind, const tn_view *x, const tn_view *y, const tn_view *out,
-                     int64_t dim) {
+/* Rows that are neither packed nor side by side become so in a copy, which is made by tiles. */
+static tn_status lay(const tn_call *call, const tn_view **v, int64_t dim, tn_view *copy,
+                     int64_t *strides) {
+    const tn_view *x = *v;
+    int64_t step = 1;
+    for (int32_t d = x->ndim - 1; d >= 0; d--) {
+        if (x->shape[d] > 1 && x->strides[d] == 1 && (d == dim || d == x->ndim - 1)) return TN_OK;
+        strides[d] = step;
+        step *= x->shape[d];
+    }
+    if (tn_view_is_contiguous(x)) return TN_OK;
+    const void *data;
+    tn_status st = cpu_packed(call, x, &data);
+    *copy = *x;
+    copy->data = (void *)(uintptr_t)data;
+    copy->strides = strides;
+    *v = copy;
+    return st;
+}
+
+static tn_status run(const tn_call *call, int kind, const tn_view *x, const tn_view *y,
+                     const tn_view *out, int64_t dim) {
     if (out->numel == 0) return TN_OK;
+    tn_view copies[2];
+    int64_t strides[2][TN_MAX_DIMS];
+    tn_status st = lay(call, &x, dim, &copies[0], strides[0]);
+    if (st == TN_OK && y) st = lay(call, &y, dim, &copies[1], strides[1]);
+    if (st != TN_OK) return st;
     const tn_view *views[3] = {x, y ? y : out, out};
     job j = {.kind = kind, .in = {x->data, y ? y->data : NULL}, .out = out->data};
     axis_init(&j.ax, y ? 3 : 2, views, dim);
@@ -354,26 +380,22 @@ static tn_status run(int kind, const tn_view *x, const tn_view *y, const tn_view
 
 static tn_status softmax(const tn_call *call, const void *args) {
     const tn_softmax_args *a = args;
-    (void)call;
-    return run(SOFTMAX, a->input, NULL, a->out, a->dim);
+    return run(call, SOFTMAX, a->input, NULL, a->out, a->dim);
 }
 
 static tn_status log_softmax(const tn_call *call, const void *args) {
     const tn_log_softmax_args *a = args;
-    (void)call;
-    return run(LOG_SOFTMAX, a->input, NULL, a->out, a->dim);
+    return run(call, LOG_SOFTMAX, a->input, NULL, a->out, a->dim);
 }
 
 static tn_status softmax_backward(const tn_call *call, const void *args) {
     const tn__softmax_backward_args *a = args;
-    (void)call;
-    return run(SOFTMAX_BACKWARD, a->grad, a->y, a->out, a->dim);
+    return run(call, SOFTMAX_BACKWARD, a->grad, a->y, a->out, a->dim);
 }
 
 static tn_status log_softmax_backward(const tn_call *call, const void *args) {
     const tn__log_softmax_backward_args *a = args;
-    (void)call;
-    return run(LOG_SOFTMAX_BACKWARD, a->grad, a->y, a->out, a->dim);
+    return run(call, LOG_SOFTMAX_BACKWARD, a->grad, a->y, a->out, a->dim);
 }
 
 #define ROW(op, fn)                                                                                \

@@ -82,6 +82,28 @@ _NEUTRAL = {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 
 _SCATTER = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "prod": "prod"}
 
 
+def _sums(data: Tensor, reduce: str) -> bool:
+    """Whether runs of rows are summed by the kernel of sparse products."""
+    known = data.is_cpu and data.is_floating_point() and not _C._program_is_recording()
+    return reduce in ("sum", "mean") and known
+
+
+def _sum_of_runs(
+    data: Tensor, ends: Tensor, counts: Tensor, reduce: str, initial: float | None
+) -> Tensor:
+    """As the product with the sparse matrix that has a one for each row."""
+    starts = _ops.cat([ends.new_zeros(1), ends]).to(_C.int64)
+    ones = _ops.ones(data.shape[0], dtype=data.dtype)
+    matrix = data.reshape(data.shape[0], -1)
+    result = _ops._spmm(starts, _ops.arange(data.shape[0]), ones, matrix)
+    result = result.reshape(-1, *data.shape[1:])
+    if reduce == "sum":
+        return result
+    number = counts.reshape(-1, *(1,) * (data.ndim - 1))
+    empty = math.nan if initial is None else initial
+    return _ops.where(number == 0, empty, result / number.clamp(min=1).to(data.dtype))
+
+
 def segment_reduce(
     data: Tensor,
     reduce: str,
@@ -113,8 +135,14 @@ def segment_reduce(
         raise RuntimeError("segment_reduce(): Expected all rows of lengths along axis to sum to "
                            "data.size(lengths.dim()-1) when !unsafe.")  # fmt: skip
     lead = tuple(counts.shape[:axis])
-    at = _ops.arange(rows, device=data.device).expand(*lead, rows).contiguous()
-    run = _ops.searchsorted(ends.to(_C.int64).contiguous(), at, right=True)
+    whole = counts.ndim == 1 and lengths is not None and not unsafe
+    if whole and axis == 0 and rows and initial in (None, 0) and _sums(data, reduce):
+        return _sum_of_runs(data, ends, counts, reduce, initial)
+    if whole and axis == 0:
+        run = _ops.arange(runs, device=data.device).repeat_interleave(counts)
+    else:
+        at = _ops.arange(rows, device=data.device).expand(*lead, rows).contiguous()
+        run = _ops.searchsorted(ends.to(_C.int64).contiguous(), at, right=True)
     rest = (1,) * (data.dim() - axis - 1)
     # a run more for the rows behind the last one
     shape = (*data.shape[:axis], runs + 1, *data.shape[axis + 1 :])

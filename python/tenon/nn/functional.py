@@ -12,7 +12,7 @@ import warnings
 from typing import Any
 
 import tenon
-from tenon import Tensor
+from tenon import _C, Tensor
 from tenon._C import _nn, _ops
 from tenon._tape import overridable
 from tenon._tensor.names import conv_tbc as conv_tbc
@@ -438,8 +438,10 @@ def embedding(
     return tenon.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
-def _bags(input: Tensor, offsets: Tensor, include_last_offset: bool) -> tuple[Tensor, Tensor]:
-    """The bag of every index, and how many indices each bag has."""
+def _bag_lengths(
+    input: Tensor, offsets: Tensor, include_last_offset: bool
+) -> tuple[Tensor, Tensor]:
+    """Where bags begin and the last one ends, and how many indices each bag has."""
     if offsets.dim() != 1:
         raise ValueError("offsets has to be a 1D Tensor")
     if len(offsets) and int(offsets[0]) != 0:
@@ -447,15 +449,15 @@ def _bags(input: Tensor, offsets: Tensor, include_last_offset: bool) -> tuple[Te
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
             f"position 0. However, got {offsets[0]}"
         )
-    ends = (
-        offsets[1:]
-        if include_last_offset
-        else tenon.cat([offsets[1:], offsets.new_full((1,), len(input))])
-    )
-    starts = offsets[:-1] if include_last_offset else offsets
-    lengths = ends - starts
-    bags = tenon.arange(len(starts), device=input.device).repeat_interleave(lengths)
-    return bags, lengths
+    if not include_last_offset:
+        offsets = tenon.cat([offsets, offsets.new_full((1,), len(input))])
+    return offsets, offsets.diff()
+
+
+def _summed_bags(input: Tensor, weight: Tensor, starts: Tensor, shares: Tensor | None) -> Tensor:
+    """Sums of rows, as the product with the sparse matrix that says how often each is taken."""
+    each = weight.new_ones(len(input)) if shares is None else shares
+    return _ops._spmm(starts, input, each, weight)
 
 
 def embedding_bag(
@@ -496,6 +498,13 @@ def embedding_bag(
         )
     length = 0  # of bags that are all alike
     lengths = None  # of each bag, where they are known
+    at_once = (
+        mode != "max" and not _C._program_is_recording() and weight.is_cpu
+        and weight.is_floating_point() and padding_idx is None and max_norm is None
+        and input.dtype == tenon.int64
+        and not (tenon.is_grad_enabled() and weight.requires_grad)
+        and (per_sample_weights is None or per_sample_weights.dtype == weight.dtype)
+    )  # fmt: skip
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None")
@@ -506,11 +515,22 @@ def embedding_bag(
         input = input.reshape(-1)
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights.reshape(-1)
+        if at_once and length:
+            starts = tenon.arange(0, size * length + 1, length)
+            result = _summed_bags(input, weight, starts, per_sample_weights)
+            result = result / length if mode == "mean" else result
+            return _results.known_as(result, "EmbeddingBagBackward0")
     elif input.dim() == 1:
         if offsets is None:
             raise ValueError("offsets has to be a 1D Tensor but got None")
-        bags, lengths = _bags(input, offsets, include_last_offset)
+        starts, lengths = _bag_lengths(input, offsets, include_last_offset)
         size = len(lengths)
+        if at_once and size and offsets.dtype == tenon.int64:
+            result = _summed_bags(input, weight, starts, per_sample_weights)
+            if mode == "mean":
+                result = result / lengths.clamp(min=1).unsqueeze(1)
+            return _results.known_as(result, "EmbeddingBagBackward0")
+        bags = tenon.arange(size, device=input.device).repeat_interleave(lengths)
         if len(bags) < len(input):  # those behind the last bag count for nothing
             input = input[: len(bags)]
             if per_sample_weights is not None:
