@@ -92,7 +92,7 @@ def installed(python: str) -> dict[str, str]:
 NAMES = {
     "lightning": "lightning", "pyro": "pyro_ppl", "ignite": "pytorch_ignite",
     "transformers_families": "transformers", "whisper": "openai_whisper",
-    "open_clip": "open_clip_torch",
+    "open_clip": "open_clip_torch", "torchcrf": "pytorch_crf",
 }  # fmt: skip
 
 
