@@ -26,7 +26,8 @@ def layouts(ndim: int) -> list[tuple]:
     if MESH.ndim == 1:
         return [(p,) for p in one]
     pairs = list(itertools.product(one, one))
-    return pairs[::2] if ndim < 2 else pairs[ndim % 3 :: 4]
+    twice = [(p, p) for p in one[1:]]
+    return pairs[::2] if ndim < 2 else list(dict.fromkeys([*pairs[ndim % 3 :: 4], *twice]))
 
 
 def close(got: torch.Tensor, want: torch.Tensor, what: str) -> None:
@@ -215,6 +216,7 @@ def check_averages() -> None:
     compare("a loss", lambda a, b: F.smooth_l1_loss(a, b) + F.l1_loss(a, b, reduction="sum"),
             (4, 3), (4, 3))  # fmt: skip
     compare("halves", lambda a, b: F.mse_loss(a, b).sqrt(), (2, 3), (2, 3))
+    compare("cut twice", lambda a: a.mean(0) + a.mean(), (6, 2))
     leaf = torch.ones(3, dtype=torch.float64, requires_grad=True)
     mean = distribute_tensor(numbers(4, 3), MESH, [Shard(0)] * MESH.ndim).requires_grad_().mean()
     assert all(p.is_partial("avg") for p in mean.placements)

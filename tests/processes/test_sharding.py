@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from ranks import run
 
@@ -60,5 +62,13 @@ def test_two_processes_compute_what_one_does(program: str, check: str) -> None:
 
 @pytest.mark.slow
 def test_a_mesh_of_two_dimensions() -> None:
-    assert run("gloo", 4, "dtensors.py", "products", "layouts").count("ok") == 4
+    assert run("gloo", 4, "dtensors.py", "products", "layouts", "averages").count("ok") == 4
     assert run("gloo", 4, "fsdp.py", "hybrid_mesh", "mesh_of_tensors").count("ok") == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "seed"), [(3, 5), (4, 6)])
+def test_random_computations(size: int, seed: int) -> None:
+    """TENON_TEST_ROUNDS: of how many cases."""
+    cases = os.environ.get("TENON_TEST_ROUNDS", "120")
+    assert run("gloo", size, "../fuzz/dtensors.py", str(seed), cases).count("ok") == size

@@ -342,11 +342,12 @@ def extreme(call: Call) -> Plan | None:
 
 
 def _even(t: Any) -> bool:
-    return all(
-        t._spec.shape[p.dim] % t.device_mesh.size(d) == 0
-        for d, p in enumerate(t.placements)
-        if isinstance(p, Shard)
-    )
+    """Whether all parts are of one size."""
+    parts = [1] * t.ndim
+    for n, p in zip(t.device_mesh.shape, t.placements, strict=True):
+        if isinstance(p, Shard):
+            parts[p.dim] *= n
+    return all(size % n == 0 for size, n in zip(t._spec.shape, parts, strict=True))
 
 
 @rule("max", "min")

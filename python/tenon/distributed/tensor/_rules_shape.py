@@ -32,8 +32,9 @@ def _resolved(sizes: list[int], count: int) -> list[int] | None:
 
 
 def _view_dim(old: tuple[int, ...], new: list[int], dim: int, parts: int) -> int | None:
-    """Which dimension of the new shape is cut where `dim` of the old one is; None: none is."""
-    if not math.prod(old):
+    """Which dimension of the new shape is cut where `dim` of the old one is; None: none is, or
+    others are at the same place, as dimensions of size one may be."""
+    if not math.prod(old) or old[dim] == 1:
         return None
     before = math.prod(old[:dim])
     # The dimension begins where as many elements lie in front of it, in packed order.
@@ -43,7 +44,7 @@ def _view_dim(old: tuple[int, ...], new: list[int], dim: int, parts: int) -> int
         at += 1
     if front != before:
         return None
-    while at < len(new) and new[at] == 1 and old[dim] != 1:
+    while at < len(new) and new[at] == 1:
         at += 1
     if at == len(new) or (old[dim] != new[at] and (old[dim] % parts or new[at] % parts)):
         return None
