@@ -166,6 +166,21 @@ def test_values_that_become_numbers() -> None:
         assert checked(fn, calls * 2).frame_count <= 8
 
 
+def test_sizes_that_nobody_reads_end_no_graph() -> None:
+    calls = [(tn.tensor(v),) for v in ([1.0, 0, 2], [1.0, 2, 3], [0.0, 0, 0], [3.0, 1, 0])]
+    for fn in (
+        lambda x: x[x > 0] * 2,
+        lambda x: tn.where(x > 0)[0].float().sum() + x,
+        lambda x: tn.cat([x[x > 0].sort().values.view(-1, 1), x.unique().unsqueeze(1)]),
+    ):
+        assert checked(fn, calls * 2).frame_count == 1
+    for fn in (
+        lambda x: x[x > 0].sort().values.size(0) + x,
+        lambda x: (x.unique(return_counts=True)[1] + 1).numel() * x,
+    ):
+        assert checked(fn, calls * 2).frame_count > 2
+
+
 def test_graph_break() -> None:
     def fn(x: tn.Tensor) -> tn.Tensor:
         x = x + 1

@@ -228,7 +228,7 @@ def test_recordings_that_reach_the_cut_do_not_agree() -> None:
     program = recorded(SHORT)
     program.generalize(recorded(OTHER), [0], 1, 2, 1000, "size")
     program.agrees("size", [lambda: recorded(64)])
-    with pytest.raises(RuntimeError, match="node 2 .mul. has a number that follows"):
+    with pytest.raises(RuntimeError, match="mul. has a number that follows"):
         program.agrees("size", [lambda: recorded(LONG)])
 
 

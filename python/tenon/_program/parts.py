@@ -19,13 +19,6 @@ from tenon._program.guards import Unfit
 from tenon._program.traced import Layout
 
 MOST_VALUES = 64  # of a tensor that decides where a call goes on
-# Operators whose results are as large as values say.
-_SIZED = {
-    "nonzero", "_nonzero_tuple", "where_condition", "argwhere", "masked_select", "bincount",
-    "repeat_interleave", "unique", "_unique", "unique_consecutive", "_unique_consecutive",
-    "unique_dim",
-}  # fmt: skip
-_INDEXING = {"index"}
 _NOWHERE = "an unknown place"
 
 
@@ -93,16 +86,15 @@ class Recorded:
         return found
 
     def sizes(self) -> list[tuple[int, Look]]:
-        """Results whose size follows from values: where they are made, how later calls look."""
+        """Results whose size follows from values and was read: where they are made, how later calls
+        look."""
         data, found = self.program.data, []
         for k, node in enumerate(data["nodes"]):
-            kinds = {data["values"][i]["dtype"] for i in _inputs(node)[1:]}
-            by_mask = node["op"] in _INDEXING and kinds & {"bool", "uint8"}
-            if (node["op"] in _SIZED or by_mask) and node["outs"] and node["outs"][0] >= 0:
-                value = node["outs"][0]
-                shape = tuple(data["values"][value]["shape"])
-                where = f"the result of {node['op']}, whose size depends on values"
-                found.append((k + 1, Look(None, value, shape, where, True)))
+            for value in node["outs"]:
+                if value >= 0 and data["values"][value].get("held"):
+                    shape = tuple(data["values"][value]["shape"])
+                    where = f"the result of {node['op']}, whose size depends on values"
+                    found.append((k + 1, Look(None, value, shape, where, True)))
         return found
 
     def check_outputs(self, known: set[int]) -> None:
