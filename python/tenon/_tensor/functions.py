@@ -257,7 +257,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
             "einsum(): must specify the equation string and at least one operand, "
             "or at least one operand and its subscripts list"
         )
-    if not isinstance(equation, (str, Tensor)):
+    if not isinstance(equation, str) and not hasattr(equation, "__torch_function__"):
         kind = type(equation).__name__
         raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not {kind}")
     if not isinstance(equation, str):
