@@ -46,7 +46,7 @@ static tn_status on_watched(void *ctx, tn_layer_call *next, const tn_op_info *in
     uint64_t any = tni_input_words(op, args);
     bool parts = !op->grad && info->kind == TN_OP_COMPOSITE;
     (void)ctx;
-    if (has_other_out(op, args)) return tn_layer_next(next, info, args, rets);
+    if (!call || has_other_out(op, args)) return tn_layer_next(next, info, args, rets);
     if (tni_has_late(op, args)) TN_TRY(tni_settle_args(op, args));
     tn_status st = TN_DECLINE;
     tn_wrapped_watch(1);
