@@ -20,16 +20,7 @@ TMPL_INLINE double f64_exp_times(double hi, double lo, int64_t more) {
     double head = F64_FMA(k, -F64_LN2_HI, hi); /* exact */
     double tail = F64_FMA(k, -F64_LN2_LO, lo);
     double r = head + tail, lost = (head - r) + tail;
-    double q = 0x1.af8b2d63ce6dep-26;
-    q = F64_FMA(q, r, 0x1.28b4378ee39a6p-22);
-    q = F64_FMA(q, r, 0x1.71dddc3cdc982p-19);
-    q = F64_FMA(q, r, 0x1.a019926c04859p-16);
-    q = F64_FMA(q, r, 0x1.a01a01bc78be8p-13);
-    q = F64_FMA(q, r, 0x1.6c16c18724cd9p-10);
-    q = F64_FMA(q, r, 0x1.111111110d18ep-7);
-    q = F64_FMA(q, r, 0x1.555555554f999p-5);
-    q = F64_FMA(q, r, 0x1.5555555555562p-3);
-    q = F64_FMA(q, r, 0x1.000000000000dp-1);
+    double q = f64_exp_series(r);
     /* What rounding took from 1 + r would be most of the error. */
     double one = 1.0 + r, rest = (r - (one - 1.0)) + lost;
     return f64_scale(one + F64_FMA(r * r, q, rest), n);
@@ -79,13 +70,7 @@ TMPL_INLINE double f64_sinh(double x) {
 /* log(1 + f) in two parts for f in [sqrt(1/2) - 1, sqrt(2) - 1): the first has 21 bits, or f's size. */
 TMPL_INLINE double f64_log_parts(double f, double *ret_low) {
     double s = f / (2.0 + f), z = s * s, h = 0.5 * f * f;
-    double p = 0x1.2ba665934b319p-3;
-    p = F64_FMA(p, z, 0x1.39f7f8c5aa355p-3);
-    p = F64_FMA(p, z, 0x1.7462e6bf3502dp-3);
-    p = F64_FMA(p, z, 0x1.c71c62327b72fp-3);
-    p = F64_FMA(p, z, 0x1.2492492e80828p-2);
-    p = F64_FMA(p, z, 0x1.9999999994db5p-2);
-    p = F64_FMA(p, z, 0x1.5555555555558p-1);
+    double p = f64_log_series(z);
     double head = tmpl_double(tmpl_bits64(f - h) & UINT64_C(0xffffffff00000000));
     *ret_low = (f - head) - h + s * (h + p * z);
     return head;
@@ -120,13 +105,7 @@ TMPL_INLINE double f64_log1p(double x) {
     lost = e > 100.0 ? 0.0 : lost * part;
     double near = f + lost, low = lost - (near - f);
     double s = near / (2.0 + near), z = s * s, h = 0.5 * near * near;
-    double p = 0x1.2ba665934b319p-3;
-    p = F64_FMA(p, z, 0x1.39f7f8c5aa355p-3);
-    p = F64_FMA(p, z, 0x1.7462e6bf3502dp-3);
-    p = F64_FMA(p, z, 0x1.c71c62327b72fp-3);
-    p = F64_FMA(p, z, 0x1.2492492e80828p-2);
-    p = F64_FMA(p, z, 0x1.9999999994db5p-2);
-    p = F64_FMA(p, z, 0x1.5555555555558p-1);
+    double p = f64_log_series(z);
     low = F64_FMA(e, F64_LN2_LO, s * (h + p * z) + low);
     double r = f64_log_ends(u, F64_FMA(e, F64_LN2_HI, near - (h - low)));
     return x == 0.0 ? x : r;

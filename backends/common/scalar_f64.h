@@ -27,11 +27,8 @@ TMPL_INLINE double f64_log_ends(double x, double r) {
     return x >= 0.0 ? r : (double)NAN;
 }
 
-TMPL_INLINE double f64_log(double x) {
-    bool tiny = x < 0x1p-1022;
-    double e, f = f64_split(tiny ? x * 0x1p54 : x, &e);
-    e -= tiny ? 54.0 : 0.0;
-    double s = f / (2.0 + f), z = s * s, h = 0.5 * f * f;
+/* p(z) for z = s^2, |s| <= 0.172: log((1 + s) / (1 - s)) = 2 s + s z p(z). */
+TMPL_INLINE double f64_log_series(double z) {
     double p = 0x1.2ba665934b319p-3;
     p = F64_FMA(p, z, 0x1.39f7f8c5aa355p-3);
     p = F64_FMA(p, z, 0x1.7462e6bf3502dp-3);
@@ -39,6 +36,15 @@ TMPL_INLINE double f64_log(double x) {
     p = F64_FMA(p, z, 0x1.2492492e80828p-2);
     p = F64_FMA(p, z, 0x1.9999999994db5p-2);
     p = F64_FMA(p, z, 0x1.5555555555558p-1);
+    return p;
+}
+
+TMPL_INLINE double f64_log(double x) {
+    bool tiny = x < 0x1p-1022;
+    double e, f = f64_split(tiny ? x * 0x1p54 : x, &e);
+    e -= tiny ? 54.0 : 0.0;
+    double s = f / (2.0 + f), z = s * s, h = 0.5 * f * f;
+    double p = f64_log_series(z);
     double low = F64_FMA(e, F64_LN2_LO, s * (h + p * z));
     return f64_log_ends(x, F64_FMA(e, F64_LN2_HI, f - (h - low)));
 }
@@ -103,14 +109,8 @@ TMPL_INLINE double f64_scale(double x, int64_t n) {
     return x * tmpl_double(half << 52) * tmpl_double(rest << 52);
 }
 
-TMPL_INLINE double f64_exp(double x) {
-    const double magic = 0x1.8p52;
-    x = x < -750.0 ? -750.0 : x;
-    x = x > 710.0 ? 710.0 : x;
-    double t = x * 0x1.71547652b82fep+0 + magic;
-    int64_t n = (int64_t)(tmpl_bits64(t) - tmpl_bits64(magic));
-    double k = t - magic;
-    double r = F64_FMA(k, -F64_LN2_LO, F64_FMA(k, -F64_LN2_HI, x));
+/* (e^r - 1 - r) / r^2 for |r| <= 0.35. */
+TMPL_INLINE double f64_exp_series(double r) {
     double q = 0x1.af8b2d63ce6dep-26;
     q = F64_FMA(q, r, 0x1.28b4378ee39a6p-22);
     q = F64_FMA(q, r, 0x1.71dddc3cdc982p-19);
@@ -121,6 +121,18 @@ TMPL_INLINE double f64_exp(double x) {
     q = F64_FMA(q, r, 0x1.555555554f999p-5);
     q = F64_FMA(q, r, 0x1.5555555555562p-3);
     q = F64_FMA(q, r, 0x1.000000000000dp-1);
+    return q;
+}
+
+TMPL_INLINE double f64_exp(double x) {
+    const double magic = 0x1.8p52;
+    x = x < -750.0 ? -750.0 : x;
+    x = x > 710.0 ? 710.0 : x;
+    double t = x * 0x1.71547652b82fep+0 + magic;
+    int64_t n = (int64_t)(tmpl_bits64(t) - tmpl_bits64(magic));
+    double k = t - magic;
+    double r = F64_FMA(k, -F64_LN2_LO, F64_FMA(k, -F64_LN2_HI, x));
+    double q = f64_exp_series(r);
     return f64_scale(F64_FMA(r * r, q, r) + 1.0, n);
 }
 
@@ -134,16 +146,7 @@ TMPL_INLINE double f64_expm1(double x) {
     double k = t - magic;
     double hi = F64_FMA(k, -F64_LN2_HI, y), lo = k * F64_LN2_LO, r = hi - lo;
     double lost = (hi - r) - lo; /* what rounding took from r */
-    double q = 0x1.af8b2d63ce6dep-26;
-    q = F64_FMA(q, r, 0x1.28b4378ee39a6p-22);
-    q = F64_FMA(q, r, 0x1.71dddc3cdc982p-19);
-    q = F64_FMA(q, r, 0x1.a019926c04859p-16);
-    q = F64_FMA(q, r, 0x1.a01a01bc78be8p-13);
-    q = F64_FMA(q, r, 0x1.6c16c18724cd9p-10);
-    q = F64_FMA(q, r, 0x1.111111110d18ep-7);
-    q = F64_FMA(q, r, 0x1.555555554f999p-5);
-    q = F64_FMA(q, r, 0x1.5555555555562p-3);
-    q = F64_FMA(q, r, 0x1.000000000000dp-1);
+    double q = f64_exp_series(r);
     double p = r + F64_FMA(r * r, q, lost);
     double half = tmpl_double((uint64_t)(n + 1022) << 52); /* of 2^n, which may not be a double */
     double far = 2.0 * (F64_FMA(half, p, half - 0.5));

@@ -1,13 +1,15 @@
-"""Published weights: read from the folder where PyTorch's hub keeps them, never downloaded."""
+"""Weights of models: published ones, read from the folder where PyTorch's hub keeps them, never
+downloaded, and first ones."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import tenon
-from tenon import nn
+from tenon import Tensor, nn
 
 _builders: dict[str, Any] = {}
 
@@ -64,3 +66,19 @@ def get_model_builder(name: str) -> Any:
 def get_model(name: str, **config: Any) -> nn.Module:
     """A model by its name."""
     return get_model_builder(name)(**config)
+
+
+def initialize(model: nn.Module, linear: Callable[[Tensor], Any]) -> None:
+    """First values of networks of small convolutions: weights of these by what they give out, norms
+    as the identity, biases 0, and weights of linear layers as `linear` draws them."""
+    for m in model.modules():
+        if isinstance(m, nn.Conv2d):
+            nn.init.kaiming_normal_(m.weight, mode="fan_out")
+            if m.bias is not None:
+                nn.init.zeros_(m.bias)
+        elif isinstance(m, (nn.BatchNorm2d, nn.GroupNorm)):
+            nn.init.ones_(m.weight)
+            nn.init.zeros_(m.bias)
+        elif isinstance(m, nn.Linear):
+            linear(m.weight)
+            nn.init.zeros_(m.bias)

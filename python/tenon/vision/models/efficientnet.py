@@ -11,7 +11,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor, nn
-from tenon.vision.models._weights import load_into, register
+from tenon.vision.models._weights import initialize, load_into, register
 from tenon.vision.models.mobilenetv2 import _make_divisible
 from tenon.vision.ops.misc import Conv2dNormActivation, SqueezeExcitation
 from tenon.vision.ops.stochastic_depth import StochasticDepth
@@ -148,6 +148,11 @@ class FusedMBConv(_Block):
         super().__init__(cnf, stochastic_depth_prob, layers)
 
 
+def _by_outputs(weight: Tensor) -> None:
+    limit = 1.0 / math.sqrt(weight.shape[0])
+    nn.init.uniform_(weight, -limit, limit)
+
+
 class EfficientNet(nn.Module):
     """Stages of blocks, and a linear layer."""
 
@@ -186,18 +191,7 @@ class EfficientNet(nn.Module):
         self.classifier = nn.Sequential(
             nn.Dropout(p=dropout, inplace=True), nn.Linear(wide, num_classes)
         )
-        for m in self.modules():
-            if isinstance(m, nn.Conv2d):
-                nn.init.kaiming_normal_(m.weight, mode="fan_out")
-                if m.bias is not None:
-                    nn.init.zeros_(m.bias)
-            elif isinstance(m, (nn.BatchNorm2d, nn.GroupNorm)):
-                nn.init.ones_(m.weight)
-                nn.init.zeros_(m.bias)
-            elif isinstance(m, nn.Linear):
-                limit = 1.0 / math.sqrt(m.out_features)
-                nn.init.uniform_(m.weight, -limit, limit)
-                nn.init.zeros_(m.bias)
+        initialize(self, _by_outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(tenon.flatten(self.avgpool(self.features(x)), 1))

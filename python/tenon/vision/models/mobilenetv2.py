@@ -7,7 +7,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor, nn
-from tenon.vision.models._weights import load_into, register
+from tenon.vision.models._weights import initialize, load_into, register
 from tenon.vision.ops.misc import Conv2dNormActivation
 
 __all__ = ["MobileNetV2", "mobilenet_v2"]
@@ -88,17 +88,7 @@ class MobileNetV2(nn.Module):
         self.classifier = nn.Sequential(
             nn.Dropout(p=dropout), nn.Linear(self.last_channel, num_classes)
         )
-        for m in self.modules():
-            if isinstance(m, nn.Conv2d):
-                nn.init.kaiming_normal_(m.weight, mode="fan_out")
-                if m.bias is not None:
-                    nn.init.zeros_(m.bias)
-            elif isinstance(m, (nn.BatchNorm2d, nn.GroupNorm)):
-                nn.init.ones_(m.weight)
-                nn.init.zeros_(m.bias)
-            elif isinstance(m, nn.Linear):
-                nn.init.normal_(m.weight, 0, 0.01)
-                nn.init.zeros_(m.bias)
+        initialize(self, lambda weight: nn.init.normal_(weight, 0, 0.01))
 
     def forward(self, x: Tensor) -> Tensor:
         x = nn.functional.adaptive_avg_pool2d(self.features(x), (1, 1))

@@ -8,7 +8,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor, nn
-from tenon.vision.models._weights import load_into, register
+from tenon.vision.models._weights import initialize, load_into, register
 from tenon.vision.models.mobilenetv2 import _make_divisible
 from tenon.vision.ops.misc import Conv2dNormActivation, SqueezeExcitation
 
@@ -120,17 +120,7 @@ class MobileNetV3(nn.Module):
             nn.Linear(6 * last, last_channel), nn.Hardswish(inplace=True),
             nn.Dropout(p=dropout, inplace=True), nn.Linear(last_channel, num_classes),
         )  # fmt: skip
-        for m in self.modules():
-            if isinstance(m, nn.Conv2d):
-                nn.init.kaiming_normal_(m.weight, mode="fan_out")
-                if m.bias is not None:
-                    nn.init.zeros_(m.bias)
-            elif isinstance(m, (nn.BatchNorm2d, nn.GroupNorm)):
-                nn.init.ones_(m.weight)
-                nn.init.zeros_(m.bias)
-            elif isinstance(m, nn.Linear):
-                nn.init.normal_(m.weight, 0, 0.01)
-                nn.init.zeros_(m.bias)
+        initialize(self, lambda weight: nn.init.normal_(weight, 0, 0.01))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(tenon.flatten(self.avgpool(self.features(x)), 1))
