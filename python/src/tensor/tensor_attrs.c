@@ -102,6 +102,7 @@ ATTR(get_mT) {
 ATTR(get_T) {
     (void)unused;
     int32_t n = tn_tensor_ndim(tnp_of(self));
+    if (n == 2) return PyObject_CallMethod(self, "permute", "ii", 1, 0);
     PyObject *order = PyList_New(n);
     for (int32_t i = 0; order && i < n; i++) PyList_SetItem(order, i, PyLong_FromLong(n - 1 - i));
     PyObject *r = order ? PyObject_CallMethod(self, "permute", "O", order) : NULL;
