@@ -212,7 +212,7 @@ TMPL_INLINE double f64_erfcx_right(double x) {
         0x1.930548d1fb04ep-8,  0x1.43d9e9111a34cp-8,  -0x1.54002335593c1p-14,
         -0x1.6dff5a5cac791p-9, -0x1.810da1609afb9p-10};
     double t = 4 / (4 + x),
-           u = F64_FMA(-0.75, x, 1) * (0.25 * t); /* t - 0.75, without rounding t */
+           u = F64_FMA(-0.75, x, 1.0) * (0.25 * t); /* t - 0.75, without rounding t */
     double near = SERIES_POWERS(close, u);
     double far = SERIES_POWERS(away, t - 0.25);
     return (t < 0.5 ? far : near) * t;

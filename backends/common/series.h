@@ -12,7 +12,9 @@
 #endif
 
 /* The next loop runs as often as a table is long. */
-#if defined(__clang__)
+#if defined(__CUDACC__)
+#define SERIES_UNROLL _Pragma("unroll")
+#elif defined(__clang__)
 #define SERIES_UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
 #define SERIES_UNROLL _Pragma("GCC unroll 40")

@@ -53,9 +53,11 @@ static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, t
     const tn_view *v = &(*ret)->v;
     TN_TRY(tni_check_given(op, args, given, false, v->word));
     TN_TRY(tni_check_writable(op, given, tn_view_dtype(v)));
-    TN_TRY(tni_check_out(op, args, given, tn_view_dtype(v), tn_tensor_device(*ret)));
+    bool filled = op->flags & TNI_OP_OUT_FILLED; /* wherever it is */
+    tn_device device = tn_tensor_device(filled ? given : *ret);
+    TN_TRY(tni_check_out(op, args, given, tn_view_dtype(v), device));
     TN_TRY(tni_check_no_internal_overlap(given));
-    if ((op->flags & TNI_OP_OUT_FILLED) && given->v.numel == v->numel) {
+    if (filled && given->v.numel == v->numel) {
         tn_tensor *shaped = NULL;
         TN_TRY(tn_reshape(*ret, tn_ints_of(given->v.shape, given->v.ndim), &shaped));
         tn_tensor_unref(ret);

@@ -145,7 +145,7 @@ for dtype in (np.float64, np.float32, np.float16, np.int64, np.int32, np.int16, 
         check(send(x).index_fill_(dim, send(once), 1), want)
 scalar = tn.tensor(3.0, device="cuda")
 first = tn.tensor([0], device="cuda")
-assert scalar.index_add(0, first, tn.tensor([2.0], device="cuda")).item() == 5
+assert scalar.index_add(0, first, tn.tensor(2.0, device="cuda")).item() == 5
 c = tn.tensor([1 + 2j, 3j], device="cuda").index_select(0, tn.tensor([1, 0], device="cuda"))
 assert c.tolist() == [3j, 1 + 2j]
 ran_natively("index_add_", "index_copy_", "index_select")

@@ -335,8 +335,8 @@ def check_mistakes() -> None:
     expect(RuntimeError, "cannot use", lambda: dist.all_reduce(one, dist.ReduceOp.BAND))
     expect(TypeError, "such as ReduceOp.SUM", lambda: dist.all_reduce(one, op="sum"))
     few = [None] * (SIZE - 1)
-    expect(IndexError, "2 places for the objects of 3", lambda: dist.all_gather_object(few, 1))
-    expect(IndexError, "2 places for the objects of 3",
+    expect(ValueError, "2 places for the objects of 3", lambda: dist.all_gather_object(few, 1))
+    expect(ValueError, "2 places for the objects of 3",
            lambda: dist.gather_object(1, few, dst=RANK))  # fmt: skip
     assert few == [None] * (SIZE - 1)
     t = torch.ones(1)

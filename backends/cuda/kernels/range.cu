@@ -10,6 +10,7 @@
 #else
 #define FUSED fmaf
 #endif
+#define ROUNDED(a) LOAD(STORE(a))
 
 KERNEL(TN_(range), cuda_range_args) {
     int64_t i = cuda_thread();
@@ -23,7 +24,8 @@ KERNEL(TN_(range), cuda_range_args) {
 }
 
 /* n elements from `start` to `step`, which is the end. Both halves count from their own end, so that the
- * ends are exact and the sequence is symmetric; floats are rounded once an element. */
+ * ends are exact and the sequence is symmetric; floats are rounded once an element, half precision at
+ * every step, as on the CPU. */
 KERNEL(TN_(linspace), cuda_range_args) {
     int64_t i = cuda_thread(), gaps = a.n > 1 ? a.n - 1 : 1;
     if (i >= a.n) return;
@@ -32,11 +34,19 @@ KERNEL(TN_(linspace), cuda_range_args) {
 #else
     typedef double number;
 #endif
-    number first = (number)a.start.d, last = (number)a.step.d, step = (last - first) / (number)gaps;
+    number first = (number)a.start.d, last = (number)a.step.d;
+#if TMPL_IS_HALF
+    first = ROUNDED(first), last = ROUNDED(last);
+    number step = ROUNDED(ROUNDED(last - first) / ROUNDED((number)gaps));
+#else
+    number step = (last - first) / (number)gaps;
+#endif
     bool rising = i < a.n / 2 || a.n == 1;
     number from = rising ? first : last, by = rising ? step : -step;
     number at = (number)(rising ? i : a.n - 1 - i);
-#if TMPL_IS_FLOAT
+#if TMPL_IS_HALF
+    ((T *)a.data)[i * a.stride] = STORE(from + ROUNDED(by * ROUNDED(at)));
+#elif TMPL_IS_FLOAT
     ((T *)a.data)[i * a.stride] = STORE(FUSED(by, at, from));
 #else
     ((T *)a.data)[i * a.stride] = (T)(int64_t)(from + by * at);

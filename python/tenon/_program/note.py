@@ -29,8 +29,8 @@ def refused(what: str) -> Iterator[None]:
     """What goes wrong within is the file's fault."""
     try:
         yield
-    except (FileFormatError, OSError, MemoryError):
-        raise
+    except (FileFormatError, OSError, MemoryError, SystemError):
+        raise  # the last is Python's own, where it has no memory for a call
     except Exception as err:
         raise FileFormatError(f"{what}: {type(err).__name__}: {err}") from None
 

@@ -79,6 +79,12 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     >>> tn.chain_matmul(tn.rand(2, 3), tn.rand(3, 4), tn.rand(4, 5)).shape
     tenon.Size([2, 5])
     """
+    for place, matrix in enumerate(matrices, 1):
+        if not isinstance(matrix, Tensor):
+            raise TypeError(
+                f"chain_matmul(): argument 'matrices' (position {place}) must be Tensor, not "
+                f"{type(matrix).__name__}"
+            )
     if len(matrices) == 1:
         return _result(matrices[0], out)
     return multi_dot(matrices, out=out)

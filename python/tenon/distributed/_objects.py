@@ -39,7 +39,7 @@ def _list(name: str, argument: str, value: Any, least: int = 0) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(f"{name}(): expected `{argument}` to be a list, got {type(value).__name__}")
     if len(value) < least:
-        raise IndexError(
+        raise ValueError(
             f"{name}(): `{argument}` has {len(value)} places for the objects of {least} processes"
         )
     return value
