@@ -7,11 +7,13 @@ one call each. A stage gets what the stages after it need, too, and hands it on.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any
 
-from tenon import fx
+import tenon
+from tenon import Tensor, fx
 from tenon.distributed.pipelining.stage import PipelineStage
 from tenon.nn.modules.module import Module
 from tenon.nn.parameter import Parameter
@@ -164,13 +166,18 @@ class Pipe(Module):
         self._stages, self.num_stages = stages, len(stages)
         self.__dict__["split_gm"] = graph  # the whole graph, by PyTorch's name
 
+    def _results(self, args: Any, kwargs: Any) -> Iterator[Any]:
+        """What each stage gives the next one."""
+        for stage in self._stages:
+            result = stage(*args, **kwargs)
+            yield result
+            args = result if isinstance(result, tuple) else (result,)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """All stages, one after the other, in this process."""
-        given: Any = args
-        for i, stage in enumerate(self._stages):
-            result = stage(*given, **(kwargs if i == 0 else {}))
-            given = result if isinstance(result, tuple) else (result,)
-        return result
+        for result in self._results(args, kwargs):
+            last = result
+        return last
 
     def get_stage_module(self, stage_idx: int) -> Module:
         """The module of a stage."""
@@ -265,15 +272,11 @@ def _refuse_shared(stages: list[Any]) -> None:
 
 
 def _try(pipe: Pipe, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    import tenon
-
-    given: Any = args
     with tenon.no_grad():
-        for i, stage in enumerate(pipe._stages[:-1]):
-            result = stage(*given, **(kwargs if i == 0 else {}))
-            given = result if isinstance(result, tuple) else (result,)
-            for value in given:
-                if not isinstance(value, tenon.Tensor):
+        before_last = itertools.islice(pipe._results(args, kwargs), pipe.num_stages - 1)
+        for i, result in enumerate(before_last):
+            for value in result if isinstance(result, tuple) else (result,):
+                if not isinstance(value, Tensor):
                     raise TypeError(
                         f"pipeline: stage {i} would give a {type(value).__name__} to the next one; "
                         "stages exchange tensors"

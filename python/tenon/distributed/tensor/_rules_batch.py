@@ -3,6 +3,7 @@ cut. Shapes of results are those that the operator gives tensors without data.""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tenon
@@ -10,6 +11,7 @@ from tenon import Tensor
 from tenon._tensor.methods import DisableTorchFunctionSubclass
 from tenon.distributed.tensor._dispatch import COMPOSITES, Call, Plan, _mapped
 from tenon.distributed.tensor._rules import R, _transposed, elementwise, rule
+from tenon.distributed.tensor._rules_shape import _free, _kept
 from tenon.distributed.tensor.placement_types import Placement, Shard
 
 __all__: list[str] = []
@@ -26,18 +28,6 @@ def _shapes(call: Call) -> Any:
     if isinstance(result, Tensor):
         return tuple(result.shape)
     return [tuple(r.shape) for r in result]
-
-
-def _kept(call: Call, touched: list[int], order: list[int | None], shape: Any = None) -> Plan:
-    """A plan for the first tensor: `touched` dimensions are whole, the others as they are. order:
-    for each dimension of the result, that of the tensor it was; None: a new one."""
-    wanted = tuple(
-        R if isinstance(p, Shard) and p.dim in touched else p for p in call.tensors[0].placements
-    )
-    layout = tuple(Shard(order.index(p.dim)) if isinstance(p, Shard) else p for p in wanted)
-    whole = (R,) * call.mesh.ndim
-    shape = _shapes(call) if shape is None else shape
-    return Plan([wanted, *[whole] * (len(call.tensors) - 1)], layout, shape)
 
 
 def _added(call: Call) -> bool:
@@ -71,7 +61,7 @@ def index(call: Call) -> Plan | None:
             if type(item) is int or (at < x.ndim and item.indices(shape[at]) != (0, shape[at], 1)):
                 touched.append(at)
             at += 1
-    return _kept(call, touched, [*order, *range(at, x.ndim)])
+    return _kept(call, touched, [*order, *range(at, x.ndim)], _shapes(call))
 
 
 def _dimension(call: Call, position: int, default: Any, name: str = "dim") -> int | None:
@@ -83,7 +73,9 @@ def _dimension(call: Call, position: int, default: Any, name: str = "dim") -> in
 @rule("unbind")
 def unbind(call: Call) -> Plan | None:
     n, dim = call.tensors[0].ndim, _dimension(call, 1, 0)
-    return None if dim is None else _kept(call, [dim], [d for d in range(n) if d != dim])
+    if dim is None:
+        return None
+    return _kept(call, [dim], [d for d in range(n) if d != dim], _shapes(call))
 
 
 @rule("tensor_split")
@@ -101,7 +93,7 @@ def repeat(call: Call) -> Plan | None:
     if new < 0 or not all(type(n) is int for n in sizes):
         return None
     touched = [d for d in range(x.ndim) if sizes[d + new] != 1]
-    return _kept(call, touched, [*[None] * new, *range(x.ndim)])
+    return _kept(call, touched, [*[None] * new, *range(x.ndim)], _shapes(call))
 
 
 def _tile(input: Any, *dims: Any) -> Any:
@@ -174,9 +166,7 @@ COMPOSITES["flipud"] = lambda input: input.flip(0) if input.ndim else NotImpleme
 
 def _same(call: Call, touched: list[int]) -> Plan | None:
     """The result has the dimensions of the first tensor, none but the touched of another size."""
-    if _added(call):
-        return None
-    return _kept(call, touched, list(range(call.tensors[0].ndim)))
+    return None if _added(call) else _free(call, touched, _shapes(call))
 
 
 @rule("cummax", "cummin", "index_select", "bucketize")
@@ -215,7 +205,7 @@ def pad(call: Call) -> Plan | None:
 def one_hot(call: Call) -> Plan | None:
     if call.argument(1, "num_classes", -1) < 0 or _added(call):
         return None
-    return _kept(call, [], [*range(call.tensors[0].ndim), None])
+    return _kept(call, [], [*range(call.tensors[0].ndim), None], _shapes(call))
 
 
 @rule("gather", "take_along_dim", "scatter", "scatter_add")
@@ -255,7 +245,7 @@ def _reduced(call: Call, dims: list[int], keep: bool) -> Plan | None:
     n = call.tensors[0].ndim
     if _added(call):
         return None
-    return _kept(call, dims, [d for d in range(n) if keep or d not in dims])
+    return _kept(call, dims, [d for d in range(n) if keep or d not in dims], _shapes(call))
 
 
 @rule("kthvalue", "median", "nanmedian", "mode")
@@ -330,11 +320,7 @@ def _grouped(x: Any, term: str, groups: list[str]) -> Any:
     order = "".join(groups)
     x = x.permute([term.index(c) for c in order])
     sizes = [x.shape[order.index(c)] for c in groups[0]]
-    for group in groups[1:]:
-        size = 1
-        for c in group:
-            size *= x.shape[order.index(c)]
-        sizes.append(size)
+    sizes += [math.prod(x.shape[order.index(c)] for c in group) for group in groups[1:]]
     return x if all(len(g) == 1 for g in groups[1:]) else x.reshape(sizes)
 
 

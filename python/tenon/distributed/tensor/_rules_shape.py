@@ -102,12 +102,21 @@ def unflatten(call: Call) -> Plan | None:
     return None if inner is None else _viewed(call, [*shape[:dim], *inner, *shape[dim + 1 :]])
 
 
+def _kept(call: Call, touched: list[int], order: list[int | None], shape: Any) -> Plan:
+    """A plan for the first tensor: `touched` dimensions are whole, the others as they are. order:
+    for each dimension of the result, that of the tensor it was; None: a new one."""
+    wanted = tuple(
+        R if isinstance(p, Shard) and p.dim in touched else p for p in call.tensors[0].placements
+    )
+    layout = tuple(Shard(order.index(p.dim)) if isinstance(p, Shard) else p for p in wanted)
+    whole = (R,) * call.mesh.ndim
+    return Plan([wanted, *[whole] * (len(call.tensors) - 1)], layout, shape)
+
+
 def _mapped_dims(call: Call, order: list[int | None]) -> Plan:
-    """order: for each dimension of the result, that of the tensor it was; None: a new one."""
-    t = call.tensors[0]
-    layout = tuple(Shard(order.index(p.dim)) if isinstance(p, Shard) else p for p in t.placements)
-    shape = tuple(1 if d is None else t._spec.shape[d] for d in order)
-    return Plan([t.placements], layout, shape)
+    """All dimensions as they are, in another order, and new ones."""
+    shape = call.tensors[0]._spec.shape
+    return _kept(call, [], order, tuple(1 if d is None else shape[d] for d in order))
 
 
 @rule("transpose", "swapaxes", "swapdims")

@@ -7,10 +7,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor, nn
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else tuple(value)
+from tenon.nn.modules.utils import _pair
 
 
 def _corner(rows: Tensor, y: Tensor, x: Tensor, share: Tensor, size: tuple[int, int]) -> Tensor:

@@ -54,6 +54,10 @@ class _Parts:
         self.all[part.id or 0] = self.of[node] = part
         return part
 
+    def has(self, part: Partition) -> bool:
+        """Whether it is a part, and did not go into another one."""
+        return self.all.get(part.id or 0) is part
+
     def goes_back(self, nodes: set[Node]) -> bool:
         """Whether what these nodes give comes to one of them through others, where a part waits for
         all that it takes before it gives anything."""
@@ -129,12 +133,12 @@ class CapabilityBasedPartitioner:
                 candidates += sorted(parts.all.values(), key=lambda p: first[p.id or 0])
             candidates = list(dict.fromkeys(candidates))
             for other in candidates[1:]:
-                if parts.all.get(other.id or 0) is not other:
+                if not parts.has(other):
                     continue
                 one = candidates[0]
                 least = min(first[one.id or 0], first[other.id or 0])
                 joined = parts.join(one, other)
-                if {one, other} != {one, other} & set(parts.all.values()):
+                if not (parts.has(one) and parts.has(other)):
                     first[joined.id or 0] = least
                 candidates[0] = joined
         for part in parts.all.values():
