@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from typing import Any
 
@@ -25,6 +26,13 @@ def seeded(request: pytest.FixtureRequest) -> None:
         if isinstance(value, np.random.Generator):
             start = (value, value.bit_generator.state)
             value.bit_generator.state = _generators.setdefault(id(value), start)[1]
+
+
+@pytest.fixture
+def cleared() -> None:
+    """For tests that count files or processes: what earlier tests left to the collector is gone.
+    An exception and the frames it came through are a circle, which holds the passes in them."""
+    gc.collect()
 
 
 def pytest_sessionfinish() -> None:

@@ -281,6 +281,7 @@ def test_files_of_messages_are_not_inherited_by_programs() -> None:
         receive_files(reader._socket, 10, 1, socket.MSG_DONTWAIT)
 
 
+@pytest.mark.usefixtures("cleared")
 def test_no_files_are_left_open() -> None:
     def count() -> int:
         return len(os.listdir("/proc/self/fd"))

@@ -209,6 +209,7 @@ def test_a_stream_ends_with_its_worker() -> None:
         next(data)
 
 
+@pytest.mark.usefixtures("cleared")
 def test_a_pass_that_was_left_leaves_nothing() -> None:
     before = len(os.listdir("/proc/self/fd"))
     data = DataLoader(

@@ -206,6 +206,7 @@ def test_what_of_a_batch_is_pinned() -> None:
     assert found == {"a": [p, [p, "s"]], "b": Pair(p, range(2)), "c": "pinned", "d": 3}
 
 
+@pytest.mark.usefixtures("cleared")
 def test_large_tensors_travel_as_files() -> None:
     n = LEAST // 8
     large = tenon.arange(n)

@@ -229,6 +229,7 @@ def test_handles_that_lie(numel: int) -> None:
             os.close(file)
 
 
+@pytest.mark.usefixtures("cleared")
 def test_files_are_closed() -> None:
     def count() -> int:
         return len(os.listdir("/proc/self/fd"))
@@ -267,6 +268,7 @@ def sleeper(index: int) -> None:
     time.sleep(60)
 
 
+@pytest.mark.usefixtures("cleared")
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
 def test_arguments_of_processes(method: str) -> None:
     files = len(os.listdir("/proc/self/fd"))
