@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import sys
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mutate"))
+import ctext  # noqa: E402
 import pycode  # noqa: E402
 
 TEXT = '''from __future__ import annotations
@@ -35,10 +37,12 @@ class Kept:
 def test_what_is_changed() -> None:
     found = [(e.name, e.of_default, e.note) for e in pycode.edits(TEXT)]
     assert found == [
+        (pycode.AT_IMPORT, False, "3 -> (3 + 1) (line 0)"),
         ("least", True, "BASE * 2 -> (BASE / 2) (b)"),
         ("least", True, "0.0 -> 0.01 (most)"),
         ("least", False, "a is None -> (a is not None) (line 2)"),
         ("least", False, 'raise ValueError(f"{a + 1}") -> pass (line 3)'),
+        ("least", False, "ValueError -> ArithmeticError (line 3)"),
         ("least", False, "a < b -> (a <= b) (line 4)"),
         ("Kept.get", True, "1 -> (1 + 1) (count)"),
         ("Kept.get", False, "count + 1 -> (count - 1) (line 1)"),
@@ -53,6 +57,8 @@ def test_what_runs_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.syspath_prepend(str(path.parent))
     seen = []
     for edit in pycode.edits(TEXT):
+        if edit.name == pycode.AT_IMPORT:
+            continue
         sys.modules.pop("mutated_text", None)
         module = importlib.import_module("mutated_text")
         assert pycode.switch_on(path, edit.start, edit.end, edit.new), edit
@@ -64,6 +70,41 @@ def test_what_runs_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     sys.modules.pop("mutated_text", None)
     same = (False, True, 0.0, 2)
     assert seen == [
-        (False, False, 0.0, 2), (False, True, 0.01, 2), (False, False, -1.0, 2), same,
+        (False, False, 0.0, 2), (False, True, 0.01, 2), (False, False, -1.0, 2), same, same,
         (True, True, 0.0, 2), (False, True, 0.0, 3), (False, True, 0.0, 0), (False, True, 0.0, 3),
     ]  # fmt: skip
+
+
+def test_what_ran_at_import_is_changed_in_a_new_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mutated_text.py"
+    path.write_text(TEXT, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    loader = importlib.machinery.SourceFileLoader
+    monkeypatch.setattr(loader, "get_code", loader.get_code)  # is there again after the test
+    edit = next(e for e in pycode.edits(TEXT) if e.name == pycode.AT_IMPORT)
+    pycode.switch_on_at_import(path, edit.start, edit.end, edit.new)
+    module = importlib.import_module("mutated_text")
+    sys.modules.pop("mutated_text")
+    assert module.BASE == 4
+    assert module.least.__defaults__ == (8,)
+
+
+def test_conditions_calls_and_loops_are_changed() -> None:
+    text = "def f(a, b):\n    while a(b):\n        break\n    return a.g(b, 1)\n"
+    found = [e.note for e in pycode.edits(text)]
+    assert found == [
+        "a(b) -> (not a(b)) (line 1)",
+        "break -> continue (line 2)",
+        "a.g(b, 1) -> a.g(1, b) (line 3)",
+        "1 -> (1 + 1) (line 3)",
+    ]
+
+
+def test_what_stands_behind_a_condition_in_c_is_left_out() -> None:
+    text = "int f(int a) {\n    if (a < 0) return -1;\n    return a;\n}\n"
+    [fn] = ctext.functions(text)
+    [edit] = ctext.never_true(text, fn)
+    assert ctext.copy_of(text, fn, "g", edit).split("{", 1)[1] == (
+        "\n    if (0 && (a < 0)) return -1;\n    return a;\n}\n")  # fmt: skip

@@ -199,7 +199,6 @@ def report(
     """Prints the table and the living; 1 where living.toml and what lives differ."""
     plan = json.loads((build.out / "mutants.json").read_text(encoding="utf-8"))["mutants"]
     outcome: dict[str, str] = results["results"]  # type: ignore[assignment]
-    plan = [m for m in plan if outcome[m["id"]] != "void"]
     total, killed = Counter(m["kind"] for m in plan), Counter(
         m["kind"] for m in plan if outcome[m["id"]] == "killed")  # fmt: skip
     living = [m for m in plan if outcome[m["id"]] != "killed"]

@@ -197,6 +197,15 @@ def left_out(text: str, fn: Function) -> Iterator[Edit]:
                 yield Edit(at, end, "(void)0", f"without {_short(text[at:end])}")
 
 
+def never_true(text: str, fn: Function) -> Iterator[Edit]:
+    """The function without what it does where a condition holds, its checks among them."""
+    code = blank(text)
+    for m in re.finditer(r"\b(else )?if \(", code[fn.brace : fn.end]):
+        at = fn.brace + m.end() - 1
+        close = _matching(code, at) + 1
+        yield Edit(at, close, f"(0 && {text[at:close]})", f"never: {_short(text[at:close])}")
+
+
 def _names_argument(code: str, at: int) -> bool:
     """Whether a number only says which argument a message is about."""
     words = code[max(0, at - 48) : at]

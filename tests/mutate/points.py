@@ -323,7 +323,8 @@ def code_mutants(path: Path) -> Iterator[Mutant]:
             yield Mutant("code", unit, e.note, [], str(path), e.name, span=span)
         return
     for fn in ctext.functions(text):
-        for edit in [*ctext.edits(text, fn, False), *ctext.left_out(text, fn)]:
+        dropped = [*ctext.left_out(text, fn), *ctext.never_true(text, fn)]
+        for edit in [*ctext.edits(text, fn, False), *dropped]:
             code = ctext.copy_of(text, fn, "{NAME}", edit)
             unit = f"{fn.name} in {name}"
             yield Mutant("code", unit, edit.note, [], str(path), fn.key, code)

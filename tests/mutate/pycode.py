@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import importlib
+import importlib.machinery
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,10 @@ _OTHER = {
     ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult, ast.Pow: ast.Mult,
 }  # fmt: skip
 _MESSAGES = ("warn", "debug", "info", "format")
+_PARTS = ("co_code", "co_consts", "co_names")  # of a function's code
+_SAME_ORDER = ("min", "max", "isinstance", "issubclass", "getattr", "hasattr", "setattr", "cast")
+
+AT_IMPORT = "<what runs at import>"
 
 
 @dataclass
@@ -47,6 +52,9 @@ def edits(text: str) -> Iterator[Edit]:
                     yield from walk(child, name)
                 else:
                     yield from of_function(child, name)
+            elif isinstance(child, ast.Assign | ast.AnnAssign) and child.value:
+                for part in [child.value, *inner(child.value)]:
+                    yield from of_node(child, part, f"{inside}.{AT_IMPORT}".lstrip("."))
 
     def of_function(fn: ast.FunctionDef, name: str) -> Iterator[Edit]:
         for arg, default in defaults(fn):
@@ -55,10 +63,10 @@ def edits(text: str) -> Iterator[Edit]:
             for node in [statement, *inner(statement)]:
                 yield from of_node(fn, node, name)
 
-    def of_node(fn: ast.FunctionDef, node: ast.AST, name: str, arg: str = "") -> Iterator[Edit]:
-        for new in changes(node):
-            start = lines[node.lineno - 1] + node.col_offset
-            end = lines[node.end_lineno - 1] + node.end_col_offset
+    def of_node(fn: ast.stmt, node: ast.AST, name: str, arg: str = "") -> Iterator[Edit]:
+        for part, new in changes(node):
+            start = lines[part.lineno - 1] + part.col_offset
+            end = lines[part.end_lineno - 1] + part.end_col_offset
             old = text.encode()[start:end].decode()
             at = arg or f"line {node.lineno - fn.lineno}"
             note = f"{short(old)} -> {short(new)} ({at})"
@@ -89,34 +97,46 @@ def inner(node: ast.AST) -> Iterator[ast.AST]:
                 yield from inner(child)
 
 
-def changes(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.stmt) and not isinstance(node, ast.Return):
-        documents = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr | ast.Raise) and not documents:
-            if not any(f".{m}(" in ast.unparse(node) for m in _MESSAGES):
-                yield "pass"
-        return
+def changes(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Parts of a node, or the whole, and what they become."""
     match node:
+        case ast.If(test=test) | ast.While(test=test):
+            if isinstance(test, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
+                yield test, f"(not {ast.unparse(test)})"
+        case ast.Raise(exc=ast.Call(func=kind)):
+            yield node, "pass"
+            yield kind, "ArithmeticError"
+        case ast.Expr(value=ast.Constant()):  # a text that documents
+            return
+        case ast.Break():
+            yield node, "continue"
+        case ast.Assign() | ast.AugAssign() | ast.Expr() | ast.Raise():
+            if not any(f".{m}(" in ast.unparse(node) for m in _MESSAGES):
+                yield node, "pass"
+        case ast.Call(func=called, args=[ast.expr() as x, ast.expr() as y, *rest]):
+            starred = any(isinstance(v, ast.Starred) for v in (x, y))
+            if not (starred or ast.unparse(called).split(".")[-1] in _SAME_ORDER):
+                turned = ast.Call(called, [y, x, *rest], node.keywords)
+                if ast.unparse(turned) != ast.unparse(node):
+                    yield node, ast.unparse(turned)
         case ast.Compare(left=x, ops=[op], comparators=[y]) if type(op) in _TURNED:
-            yield f"({ast.unparse(x)} {_TURNED[type(op)]} {ast.unparse(y)})"
+            yield node, f"({ast.unparse(x)} {_TURNED[type(op)]} {ast.unparse(y)})"
         case ast.BinOp(left=x, op=op, right=y) if type(op) in _OTHER:
             if not any(isinstance(v, ast.Constant) and isinstance(v.value, str) for v in (x, y)):
-                yield f"({ast.unparse(ast.BinOp(x, _OTHER[type(op)](), y))})"
+                yield node, f"({ast.unparse(ast.BinOp(x, _OTHER[type(op)](), y))})"
         case ast.BoolOp(op=op, values=values):
             other = ast.Or() if isinstance(op, ast.And) else ast.And()
-            yield f"({ast.unparse(ast.BoolOp(other, values))})"
+            yield node, f"({ast.unparse(ast.BoolOp(other, values))})"
         case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=x):
-            yield f"({ast.unparse(x)})"
+            yield node, f"({ast.unparse(x)})"
         case ast.IfExp(test=test, body=x, orelse=y):
-            yield f"({ast.unparse(ast.IfExp(test, y, x))})"
+            yield node, f"({ast.unparse(ast.IfExp(test, y, x))})"
         case ast.Constant(value=bool(b)):
-            yield str(not b)
+            yield node, str(not b)
         case ast.Constant(value=int(i)):
-            yield f"({i} + 1)"
+            yield node, f"({i} + 1)"
         case ast.Constant(value=float(f)):
-            yield f"({f!r} * 1.01)" if f else "0.01"
-        case _:
-            return
+            yield node, f"({f!r} * 1.01)" if f else "0.01"
 
 
 def short(text: str) -> str:
@@ -125,6 +145,21 @@ def short(text: str) -> str:
 
 
 # -- in the process that runs the tests ---------------------------------------------------------
+
+
+def switch_on_at_import(path: Path, start: int, end: int, new: str) -> None:
+    """For a process that has not imported the module: it gets the changed text."""
+    text = path.read_bytes()
+    changed = text[:start] + new.encode() + text[end:]
+    loader = importlib.machinery.SourceFileLoader
+    usual = loader.get_code
+
+    def get_code(self: importlib.machinery.SourceFileLoader, name: str) -> CodeType | None:
+        if Path(self.path).resolve() == path:
+            return compile(changed, self.path, "exec", dont_inherit=True)
+        return usual(self, name)
+
+    loader.get_code = get_code  # type: ignore[method-assign]
 
 
 def place(code: CodeType) -> str:
@@ -157,7 +192,7 @@ def switch_on(path: Path, start: int, end: int, new: str) -> bool:
         if code.co_filename.endswith(str(path.name)) and other and _same_file(code, path):
             if other.co_freevars != code.co_freevars:
                 return False
-            if other.co_code != code.co_code or other.co_consts != code.co_consts:
+            if any(getattr(other, part) != getattr(code, part) for part in _PARTS):
                 fn.__code__ = other
                 found = True
             elif fn.__name__ == owner and code.co_firstlineno == line:

@@ -29,9 +29,12 @@ import pycode
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = 6 << 30
 NAMES = (("core", "libtenon.so"), ("cpu", "tenon_cpu.so"), ("module", "_C.abi3.so"))
-VOID = 17  # what a child says of a mutant that cannot be switched on
 DEFAULTS = "test_defaults.py"  # looks at defaults of functions that it does not call
+ANEW = "anew"  # the first word of a process for one mutant
+ANEW_PATIENCE = 60.0
 PATIENCE = 10.0  # seconds, and four times what the tests take unchanged
+OPTIONS = ["-p", "no:cacheprovider", "-p", "no:faulthandler", "--capture=no", "-q",
+           "-m", "not slow"]  # fmt: skip
 
 
 class NoTorch:
@@ -256,16 +259,22 @@ class Runner:
 
     # -- with one ------------------------------------------------------------------------------
 
-    def tests_of(self, mutant: dict[str, Any], asked: list[int]) -> list[int]:
+    def tests_of(self, mutant: dict[str, Any], asked: list[int], anew: bool) -> list[int]:
         """Those that do not fail without the mutant and reach it, shortest first."""
         facts = self.facts
         seen = mutant["seen"]
         if mutant["span"][2]:
             seen = f"{mutant['file']}:{mutant['function']}"
         looks = DEFAULTS if mutant["id"].startswith("default of ") else None
-        able = [i for i in asked if facts[i]["how"] != "failed"  # skipped ones may do much before
-                and (seen == -1 or seen in facts[i]["reached"]
-                     or self.items[i].path.name == looks)]  # fmt: skip
+        if anew:  # what runs at import shows in all functions of the module
+            within = f"{mutant['file']}:"
+            reach = [i for i in asked if any(str(r).startswith(within)
+                                             for r in facts[i]["reached"])]  # fmt: skip
+        else:
+            reach = [i for i in asked if seen == -1 or seen in facts[i]["reached"]
+                     or self.items[i].path.name == looks]  # fmt: skip
+        # Skipped ones may do much before.
+        able = [i for i in reach if facts[i]["how"] != "failed"]
         able.sort(key=lambda i: facts[i]["seconds"])
         ends = accumulate(facts[i]["seconds"] for i in able)
         return [i for i, end in zip(able, ends, strict=True) if end <= self.most]
@@ -273,28 +282,32 @@ class Runner:
     def run_mutants(self, asked: dict[str, list[int]]) -> None:
         running: dict[int, tuple[dict[str, Any], float]] = {}
         for done, mutant in enumerate(self.mutants):
-            tests = self.tests_of(mutant, asked[mutant["id"]])
+            anew = mutant["function"].endswith(pycode.AT_IMPORT)
+            tests = self.tests_of(mutant, asked[mutant["id"]], anew)
+            if not tests and mutant["span"][2]:  # a function that is called at import, maybe
+                anew, tests = True, self.tests_of(mutant, asked[mutant["id"]], True)
             if not tests:
                 self.results[mutant["id"]] = "unreached"
                 continue
             while len(running) >= self.jobs:
                 self.collect(running)
             patience = PATIENCE + 4 * sum(self.facts[i]["seconds"] for i in tests)
-            running[self.start(mutant, tests)] = (mutant, time.monotonic() + patience)
+            patience += ANEW_PATIENCE if mutant["span"][2] else 0
+            running[self.start(mutant, tests, anew)] = (mutant, time.monotonic() + patience)
             if done % 250 == 249:
                 lives = sum(r != "killed" for r in self.results.values())
                 self.say(f"{done + 1} of {len(self.mutants)}, {lives} live so far")
         while running:
             self.collect(running)
 
-    def start(self, mutant: dict[str, Any], tests: list[int]) -> int:
+    def start(self, mutant: dict[str, Any], tests: list[int], anew: bool) -> int:
         pid = os.fork()
         if pid:
             return pid
         quiet()
         if mutant["span"][2]:
-            if not pycode.switch_on(Path(mutant["file"]), *mutant["span"]):
-                os._exit(VOID)
+            if anew or not pycode.switch_on(Path(mutant["file"]), *mutant["span"]):
+                self.start_anew(mutant, tests)
         else:
             self.libraries.switch_on(mutant["number"])
             os.environ["TN_MUTANT"] = str(mutant["number"])
@@ -303,14 +316,22 @@ class Runner:
                 os._exit(1)
         os._exit(0)
 
+    def start_anew(self, mutant: dict[str, Any], tests: list[int]) -> None:
+        """A change of what ran when the modules were imported: in a process of its own."""
+        ids = [self.items[i].nodeid for i in tests]
+        order = {"file": mutant["file"], "span": mutant["span"], "tests": ids}
+        path = self.folder / f"anew{os.getpid()}.json"
+        path.write_text(json.dumps(order), encoding="utf-8")
+        os.chdir(ROOT)
+        os.execv(sys.executable, [sys.executable, __file__, ANEW, str(path)])
+
     def collect(self, running: dict[int, tuple[dict[str, Any], float]]) -> None:
         """Waits until a child ends, or ends one that takes too long."""
         for pid in self.ended(running):
             mutant, _ = running.pop(pid)
             _, status = os.waitpid(pid, 0) if pid in self.late else (pid, self.status.pop(pid))
             self.late.discard(pid)
-            void = os.WIFEXITED(status) and os.WEXITSTATUS(status) == VOID
-            self.results[mutant["id"]] = "void" if void else "killed" if status else "lives"
+            self.results[mutant["id"]] = "killed" if status else "lives"
 
     late: set[int] = set()
     status: dict[int, int] = {}
@@ -333,28 +354,29 @@ class Runner:
             time.sleep(0.002)
 
 
+def run_anew(path: Path) -> int:
+    order = json.loads(path.read_text(encoding="utf-8"))
+    path.unlink()
+    pycode.switch_on_at_import(Path(order["file"]), *order["span"])
+    import pytest
+
+    return int(pytest.main([*OPTIONS, "-x", *order["tests"]]))
+
+
 def main() -> int:
     sys.meta_path.insert(0, NoTorch())
+    if sys.argv[1] == ANEW:
+        return run_anew(Path(sys.argv[2]))
     import pytest
 
     folder, jobs, far = Path(sys.argv[1]), int(sys.argv[2]), "far" in sys.argv[3:]
     runner = Runner(folder, jobs, far)
     files = {r["tests"] for r in runner.rows.values() if r["tests"]}
     files = {f for f in files if (ROOT / f).is_file() and not f.startswith("tests/ops/")}
-    options = [
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:faulthandler",
-        "--capture=no",
-        "-q",
-        "-m",
-        "not slow",
-    ]
     if far:
         files.add("tests/python")
     paths = runner.tests or ["tests/ops", *sorted(files)]
-    return int(pytest.main([*options, *paths], plugins=[runner]))
+    return int(pytest.main([*OPTIONS, *paths], plugins=[runner]))
 
 
 if __name__ == "__main__":

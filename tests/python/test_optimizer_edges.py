@@ -147,3 +147,89 @@ def test_averages_move_by_what_the_decay_leaves() -> None:
     assert swa_utils.get_ema_avg_fn(0.75)(old, new, 3).item() == 12.0
     swa_utils.get_ema_multi_avg_fn(0.75)([old], [new], 3)
     assert old.item() == 12.0
+
+
+BOUNDS = {
+    "SGD": ["lr", "momentum", "weight_decay"],
+    "Adam": ["lr", "eps", "weight_decay", "betas"],
+    "AdamW": ["lr", "eps", "weight_decay", "betas"],
+    "NAdam": ["lr", "eps", "weight_decay", "betas", "momentum_decay"],
+    "RAdam": ["lr", "eps", "weight_decay", "betas"],
+    "Adamax": ["lr", "eps", "weight_decay", "betas"],
+    "Adadelta": ["lr", "rho", "eps", "weight_decay"],
+    "Adagrad": ["lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps"],
+    "RMSprop": ["lr", "alpha", "eps", "weight_decay", "momentum"],
+    "Rprop": ["lr", "etas"],
+    "ASGD": ["lr", "weight_decay"],
+    "SparseAdam": ["lr", "eps", "betas"],
+    "Adafactor": ["lr", "beta2_decay", "eps", "d", "weight_decay"],
+    "Muon": ["lr", "weight_decay", "momentum"],
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_options_are_refused_where_pytorch_refuses_them(name: str) -> None:
+    pairs = {"betas": (0.9, 0.999), "etas": (0.5, 1.2)}
+    if name == "Adafactor":
+        pairs["eps"] = (None, 1e-3)
+
+    def run(lib: Any) -> list[Any]:
+        p, found = [lib.nn.Parameter(lib.ones(2, 2))], []
+        for option in BOUNDS[name]:
+            for value in (-1e-9, 0.0, 1e-9, 0.5, 1.0, 1.5):
+                usual = pairs.get(option)
+                values = [value] if usual is None else [(value, usual[1]), (usual[0], value)]
+                for v in values:
+                    try:
+                        getattr(lib.optim, name)(p, **{option: v})
+                        found.append(f"{option}={v}: taken")
+                    except (ValueError, TypeError, RuntimeError) as e:
+                        found.append(f"{option}={v}: {type(e).__name__}")
+        return found
+
+    stored.same(run(tn), stored.of_torch(run))
+
+
+def test_a_step_of_ones_own_has_hooks_whenever_it_was_written() -> None:
+    def run(lib: Any) -> list[Any]:
+        class Own(lib.optim.Optimizer):
+            def step(self) -> None:
+                seen.append("step")
+
+        seen: list[str] = []
+        o = Own([lib.nn.Parameter(lib.ones(1))], {})
+        o.register_step_pre_hook(lambda *_: seen.append("before"))
+        o.register_step_post_hook(lambda *_: seen.append("after"))
+        o.step()
+        Own.step = lambda self: seen.append("other step")
+        o.step()
+        for _ in range(2):
+            o._patch_step_function()
+        o.step()
+        return seen
+
+    stored.same(run(tn), stored.of_torch(run))
+
+
+def test_an_average_may_lie_on_another_device() -> None:
+    model = tn.nn.Linear(2, 1)
+    average = swa_utils.AveragedModel(model, device="meta")
+    assert {p.device.type for p in average.parameters()} == {"meta"}
+    assert average.n_averaged.device.type == "meta"
+    assert {p.device.type for p in model.parameters()} == {"cpu"}
+    for decay in (0.0, 1.0):
+        swa_utils.get_ema_avg_fn(decay)
+    for decay in (-1e-9, 1 + 1e-9):
+        with pytest.raises(ValueError, match="Invalid decay value"):
+            swa_utils.get_ema_avg_fn(decay)
+
+
+def test_ways_of_a_step_that_exclude_each_other() -> None:
+    for options, kind, words in (
+        ({"fused": True, "differentiable": True}, RuntimeError, "does not support `differentiable"),
+        ({"fused": True, "foreach": True}, RuntimeError, "cannot be `True` together"),
+        ({"foreach": True, "lr": tn.tensor(0.1)}, ValueError, "lr as a Tensor is not supported"),
+    ):
+        for name in ("Adam", "AdamW"):
+            with pytest.raises(kind, match=words):
+                getattr(tn.optim, name)([tn.nn.Parameter(tn.ones(1))], **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 
 import pytest
@@ -381,3 +382,32 @@ def test_update_bn(pairs):
         return [facts, still.training, *net.buffers()]
 
     stored.same(run(tenon), stored.of_torch(run), 1e-6, 1e-7)
+
+
+def test_what_is_better_by_more_than_the_threshold():
+    def run(lib):
+        o = lib.optim.SGD([lib.nn.Parameter(lib.ones(1))], lr=1.0)
+
+        def bad_epochs(measures, **options):
+            s = lib.optim.lr_scheduler.ReduceLROnPlateau(o, patience=9, **options)
+            for measure in measures:
+                s.step(measure)
+            return s.num_bad_epochs
+
+        found = []
+        for mode in ("min", "max"):
+            for threshold_mode in ("rel", "abs"):
+                how = {"mode": mode, "threshold": 0.25, "threshold_mode": threshold_mode}
+                found.append([bad_epochs([2.0, k / 8], **how) for k in range(8, 25)])
+                found.append(bad_epochs([math.nan, math.nan], **how))
+        return found
+
+    stored.same(run(tenon), stored.of_torch(run))
+
+
+def test_schedules_are_of_optimizers_and_say_the_next_rate():
+    with pytest.raises(TypeError, match="dict is not an Optimizer"):
+        tenon.optim.lr_scheduler.StepLR({}, 1)
+    o = tenon.optim.SGD([tenon.nn.Parameter(tenon.ones(1))], lr=1.0)
+    with pytest.raises(NotImplementedError):
+        tenon.optim.lr_scheduler.LRScheduler(o)

@@ -182,8 +182,6 @@ class Adam(Optimizer):
     tensor([0.9000])
     """
 
-    _decoupled = False
-
     def __init__(
         self,
         params: Any,
@@ -228,7 +226,7 @@ class Adam(Optimizer):
             for key in ("amsgrad", "maximize", "capturable", "differentiable"):
                 group.setdefault(key, False)
             group.setdefault("foreach", None)
-            group.setdefault("decoupled_weight_decay", self._decoupled)
+            group.setdefault("decoupled_weight_decay", False)
             fused = group.setdefault("fused", None)
             for p in group["params"]:
                 own = self.state.get(p, {})
@@ -311,8 +309,6 @@ class AdamW(Adam):
     >>> p.data
     tensor([0.8990])
     """
-
-    _decoupled = True
 
     def __init__(
         self,
