@@ -351,11 +351,11 @@ tn_status tn_tensor_new_strided(int32_t dtype, tn_device device, int32_t ndim, c
     if (!strides) return tni_tensor_new_fast(dtype, device, ndim, shape, ret_tensor);
     for (int32_t i = 0; i < ndim; i++)
         if (strides[i] < 0)
-            return tn_fail(TN_E_VALUE, -1, "strides must not be negative, got %s",
+            return tn_fail(TN_E_SHAPE, -1, "strides must not be negative, got %s",
                            tni_shape_text(ndim, strides));
     if (!tni_reach(ndim, shape, strides, &lo, &hi) ||
         __builtin_mul_overflow(hi, tn_dtype_size(dtype), &bytes))
-        return tn_fail(TN_E_VALUE, -1, "shape %s with strides %s reaches too far",
+        return tn_fail(TN_E_SHAPE, -1, "shape %s with strides %s reaches too far",
                        tni_shape_text(ndim, shape), tni_shape_text(ndim, strides));
     TN_TRY(tni_header_new(dtype, device, ndim, shape, strides, &t));
     tn_status st = tni_storage_new(device, (uint64_t)bytes, &t->spare, &s);

@@ -171,6 +171,15 @@ def matrix_norm(
         raise TypeError("linalg.matrix_norm: dim must be a 2-tuple, not an int")
     if len(dim) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
+    if not (A.is_floating_point() or A.is_complex()):
+        raise RuntimeError(
+            "linalg.matrix_norm: Expected a floating point or complex tensor as input. "
+            f"Got {A.dtype}"
+        )
+    if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+        raise RuntimeError(
+            f"linalg.matrix_norm: dtype should be floating point or complex, but got {dtype}"
+        )
     if ord == "fro":
         return vector_norm(A, 2, tuple(dim), keepdim, dtype=dtype)
     if dtype is not None and dtype.is_complex != A.is_complex():

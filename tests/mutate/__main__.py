@@ -31,7 +31,7 @@ LAYERS = python(
     "module layers layer_details layer_edges layer_errors layer_tools containers "
     "module_call parametrize prune"
 )
-STEPS = python("optim optimizer optimizer_edges schedules foreach amp fused")
+STEPS = python("optim optimizer optimizer_edges schedules foreach amp fused wrapped")
 TAPE = python("autograd autograd_functions gradcheck graph forward_ad call_modes tensor vmap meta")
 PROGRAMS = python("compile compile_default compile_graphs compile_random export fx jit script")
 SPARSE = python("sparse sparse_reduce sparse_values")

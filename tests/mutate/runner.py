@@ -332,6 +332,8 @@ class Runner:
             _, status = os.waitpid(pid, 0) if pid in self.late else (pid, self.status.pop(pid))
             self.late.discard(pid)
             self.results[mutant["id"]] = "killed" if status else "lives"
+            if not status:
+                self.say(f"lives so far: {mutant['id']}")
 
     late: set[int] = set()
     status: dict[int, int] = {}

@@ -167,8 +167,12 @@ def test_facts() -> None:
 
 @pytest.mark.parametrize("maker", [
     lambda p: tn.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    lambda p: tn.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.25, maximize=True),
+    lambda p: tn.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    lambda p: tn.optim.SGD(p, lr=tn.tensor(0.1)),
+    lambda p: tn.optim.Adam(p, lr=tn.tensor(0.1), maximize=True),
     lambda p: tn.optim.Adam(p, lr=0.1, weight_decay=0.01, amsgrad=True),
-    lambda p: tn.optim.AdamW(p, lr=0.1),
+    lambda p: tn.optim.AdamW(p, lr=0.1, betas=(0.5, 0.75), eps=0.01, weight_decay=0.25),
 ])  # fmt: skip
 def test_parameters_are_trained(maker: Any) -> None:
     def train(layer: Any) -> list[float]:

@@ -141,7 +141,7 @@ static bool scan_numbers(PyObject *o, int32_t dim, scan *s) {
         return ok;
     }
     if (dim == s->ndim) {
-        PyErr_SetString(PyExc_ValueError, "the data has numbers and sequences at one level");
+        PyErr_SetString(PyExc_TypeError, "the data has numbers and sequences at one level");
         return false;
     }
     Py_ssize_t n = length(o);

@@ -14,7 +14,8 @@ from tenon.utils import _pytree
 def _checked(name: str, leaves: list[Any], dim: int, reverse: bool) -> int:
     """The dimension that is scanned, of tensors that all have it."""
     if not isinstance(dim, int):
-        raise ValueError(f"{name}: Dim must be an int, but got {type(dim)}")
+        kind = RuntimeError if name == "scan" else ValueError  # as PyTorch's are
+        raise kind(f"{name}: Dim must be an int, but got {type(dim)}")
     if not isinstance(reverse, bool):
         raise RuntimeError(f"{name}: Reverse must be a bool, but got {type(reverse)}")
     for x in leaves:

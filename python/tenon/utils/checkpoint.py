@@ -340,8 +340,8 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments with leaves over the same memory in place of their tensors."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(
-            "Only tuple of tensors is supported. Got Unsupported input type: ",
-            type(inputs).__name__,
+            "Only tuple of tensors is supported. Got Unsupported input type: "
+            f"{type(inputs).__name__}"
         )
     return tuple(
         x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs

@@ -41,10 +41,10 @@ def sdpa_kernel(
     the others off. Of these, cuDNN's are used or not as its switch says; the rest are names of one
     kernel here. Their order is Tenon's own, whatever `set_priority` says."""
     del set_priority
-    chosen = [backends] if isinstance(backends, SDPBackend) else list(backends)
+    chosen = list(backends) if isinstance(backends, (list, tuple)) else [backends]
     for backend in chosen:
         if not isinstance(backend, SDPBackend):
-            raise TypeError(f"sdpa_kernel: expected SDPBackend, got {backend!r}")
+            raise AssertionError(f"sdpa_kernel: expected SDPBackend, got {backend!r}")
     before = {backend: is_on() for backend, (is_on, _) in _SWITCHES.items()}
     try:
         for backend, (_, enable) in _SWITCHES.items():
