@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stored
 import tenon
 from tenon.autograd import Function, functional, graph
 from tenon.autograd.function import InplaceFunction, once_differentiable
@@ -394,3 +395,21 @@ def test_the_older_profiler() -> None:
             tenon.ones(3).sum()
         names = {event.key for event in found.key_averages()} if enabled else set()
         assert ("aten::sum" in names) is enabled
+
+
+def test_nodes_run_from_the_last_to_the_first() -> None:
+    def run(lib: Any) -> list[Any]:
+        x = lib.ones(2, dtype=lib.float64, requires_grad=True)
+        seen: list[int] = []
+        ends = []
+        for k in (7, 3, 11, 0, 5, 9, 1, 10, 2, 8, 4, 6):
+            y = (x * (k + 1)).exp()
+            y.register_hook(lambda g, k=k: seen.append(k))
+            for _ in range(k % 4):
+                y = y.sin()
+                y.register_hook(lambda g, k=k: seen.append(100 + k))
+            ends.append(y.sum())
+        lib.stack(ends).sum().backward()
+        return seen
+
+    stored.same(run(tenon), stored.of_torch(run))

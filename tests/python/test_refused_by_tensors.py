@@ -256,6 +256,58 @@ for order in ("fro", "nuc", 1, -2, float("inf")):
         lambda t, order=order: t.linalg.norm(t.ones(2, 2), order, dtype=t.int64),
     )
 
+
+def gradient_of(lib: Any, grad: Any) -> None:
+    lib.ones(2, requires_grad=True).grad = grad
+
+
+GRADIENTS: dict[str, tuple[str, Call]] = {
+    "gradient of another dtype": (
+        "to a tensor with dtype .float32",
+        lambda t: gradient_of(t, t.ones(2, dtype=t.float64)),
+    ),
+    "gradient of another size": (
+        "attempting to assign a gradient of size",
+        lambda t: gradient_of(t, t.ones(3)),
+    ),
+    "gradient that is no tensor": (
+        "assigned grad expected to be a Tensor or None",
+        lambda t: gradient_of(t, 3),
+    ),
+    "root of another size": (
+        "grad_output\\[0\\] has a shape of",
+        lambda t: (needs(t) * 2).backward(t.ones(3)),
+    ),
+    "several roots without gradients": (
+        "grad can be implicitly created only for scalar outputs",
+        lambda t: (needs(t) * 2).backward(),
+    ),
+    "nothing to differentiate": (
+        "does not require grad and does not have a grad_fn",
+        lambda t: t.ones(1).backward(),
+    ),
+    "no way to an input": (
+        "not have been used in the graph",
+        lambda t: t.autograd.grad(needs(t).sum(), needs(t)),
+    ),
+    "whole numbers": (
+        "floating point",
+        lambda t: t.ones(2, dtype=t.int64).requires_grad_(),
+    ),
+    "leaf in place": (
+        "a leaf Variable that requires grad is being used in an in-place operation",
+        lambda t: needs(t).add_(1),
+    ),
+    "view of a leaf in place": (
+        "a view of a leaf Variable that requires grad is being used in an in-place",
+        lambda t: needs(t)[0].add_(1),
+    ),
+    "history changed by hand": (
+        "you can only change requires_grad flags of leaf variables",
+        lambda t: (needs(t) * 2).requires_grad_(False),
+    ),
+}
+
 LAYERS: dict[str, tuple[str, Call]] = {
     "attention of vectors": (
         "to all be at least 2 dimensional",
@@ -382,9 +434,9 @@ NOT_THERE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*MAKING, *OPERATORS, *LAYERS])
+@pytest.mark.parametrize("name", [*MAKING, *OPERATORS, *GRADIENTS, *LAYERS])
 def test_refused_with_words_and_pytorchs_class(name: str) -> None:
-    words, call = (MAKING | OPERATORS | LAYERS)[name]
+    words, call = (MAKING | OPERATORS | GRADIENTS | LAYERS)[name]
     with pytest.raises(Exception, match=words):
         call(tn)
     if name not in NOT_THERE:

@@ -493,6 +493,8 @@ static PyObject *function_apply(PyObject *unused, PyObject *call) {
     outputs = single ? PyTuple_Pack(1, r) : r;
     if (single) Py_DECREF(r);
     PyObject *finished = outputs ? finish_outputs(c, outputs) : NULL;
+    Py_CLEAR(c->dirty); /* these may be results, which keep ctx alive */
+    Py_CLEAR(c->no_grad);
     if (finished && !pack_saved(c)) Py_CLEAR(finished);
     if (finished && single) {
         result = PyTuple_GetItem(finished, 0);

@@ -1,0 +1,235 @@
+"""Passes of the tape, and what stands around them, leave nothing behind: test_nothing_leaks looks
+at single operators, this at the engine, hooks, functions in Python, programs and optimizers."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import tenon as tn
+from tenon.autograd import forward_ad, graph
+from tenon.utils.checkpoint import checkpoint
+from test_nothing_leaks import grows, pytestmark  # noqa: F401
+
+X = tn.ones(3, 1, requires_grad=True)
+Y = tn.ones(4, requires_grad=True)
+C = tn.ones(2, dtype=tn.complex64, requires_grad=True)
+TABLE = tn.ones(4, 2, requires_grad=True)
+ROWS = tn.tensor([1, 3, 3])
+LAYER = tn.nn.Linear(4, 2)
+
+
+class Doubled(tn.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, y: Any) -> Any:
+        ctx.save_for_backward(x, y)
+        ctx.kept = [1, 2]
+        return x * 2, y * 3
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, h: Any) -> Any:
+        x, y = ctx.saved_tensors
+        return g * x * 2, h * y * 3
+
+
+class Changed(tn.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * 2
+
+
+class Failing(tn.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        raise ValueError("no gradient")
+
+
+def clear(*leaves: Any) -> None:
+    for t in leaves or (X, Y, C, TABLE):
+        t.grad = None
+
+
+def broadcast() -> None:
+    clear()
+    (X * Y + tn.ones(5, 1, 1)).sum().backward()
+
+
+def summed() -> None:
+    clear()
+    y = (X * Y).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+
+
+def recorded_sums() -> None:
+    clear()
+    for _ in range(2):
+        (X * Y).exp().sum().backward(create_graph=True)
+    clear()
+
+
+def twice() -> None:
+    [g] = tn.autograd.grad((X * Y).exp().sum(), [X], create_graph=True)
+    tn.autograd.grad(g.sum(), [X, Y])
+
+
+def sparse_rows() -> None:
+    clear()
+    for _ in range(2):
+        tn.nn.functional.embedding(ROWS, TABLE, sparse=True).sum().backward()
+    tn.nn.functional.embedding(ROWS, TABLE).sum().backward()
+
+
+def parts() -> None:
+    first, *others = TABLE.unbind(0)
+    (first.sum() + others[0].prod() + TABLE.split([1, 3])[1].sum()).backward()
+    clear()
+
+
+def complex_and_wide() -> None:
+    clear()
+    ((C * Y[:2]).abs().sum() + Y.double().sum() + C.real.sum()).backward()
+
+
+def changed_slices() -> None:
+    y = TABLE * 2
+    y[1] = 3
+    y[:, 0].mul_(TABLE[:, 1])
+    y.sum().backward()
+    clear()
+
+
+def functions() -> None:
+    a, b = Doubled.apply(X, Y)
+    (a.sum() + b.sum()).backward()
+    Doubled.apply(X, Y)[0].sum().backward()
+    Changed.apply(X * 1).sum().backward()
+    clear()
+
+
+def failures() -> None:
+    y = Failing.apply(X).sum()
+    with suppress(ValueError):
+        y.backward()
+    z = (X * Y).exp().sum()
+    z.backward()
+    with suppress(RuntimeError):
+        z.backward()
+    with suppress(RuntimeError):
+        (X * Y).backward(tn.ones(2))
+    with suppress(RuntimeError):
+        tn.autograd.grad((X * 2).sum(), [Y])
+    w = X * 2
+    v = w.exp()
+    with suppress(RuntimeError):
+        v.add_(1)
+        v.sum().backward()
+    clear()
+
+
+def hooks() -> None:
+    y = X * Y
+    handles = [y.register_hook(lambda g: g * 2), X.register_hook(lambda g: None)]
+    handles += [X.register_post_accumulate_grad_hook(lambda t: None)]
+    handles += [y.grad_fn.register_hook(lambda a, b: None)]
+    handles += [y.grad_fn.register_prehook(lambda a: None)]
+    y.retain_grad()
+    y.sum().backward()
+    for handle in handles:
+        handle.remove()
+    clear()
+
+
+def packed() -> None:
+    with graph.saved_tensors_hooks(lambda t: [t], lambda box: box[0]):
+        y = (X * Y).exp().tanh().sum()
+    y.backward()
+    with graph.save_on_cpu():
+        (X * Y).exp()
+    clear()
+
+
+def again() -> None:
+    for reentrant in (False, True):
+        checkpoint(lambda x: (x * Y).exp().sum(), X, use_reentrant=reentrant).backward()
+    clear()
+
+
+def forward() -> None:
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(X, tn.ones(3, 1))
+        forward_ad.unpack_dual((dual * Y).exp())
+
+
+def transformed() -> None:
+    tn.func.jacrev(lambda x: (x * 2).exp())(Y.detach())
+    tn.func.hessian(lambda x: (x**3).sum())(Y.detach())
+    tn.vmap(lambda x: x.softmax(0))(TABLE.detach())
+
+
+def trained() -> None:
+    for kind in (tn.optim.SGD, tn.optim.AdamW, tn.optim.Rprop):
+        optimizer = kind(LAYER.parameters(), lr=0.01)
+        LAYER(tn.ones(3, 4)).square().mean().backward()
+        tn.nn.utils.clip_grad_norm_(LAYER.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def half_precision() -> None:
+    with tn.autocast("cpu", dtype=tn.bfloat16):
+        LAYER(tn.ones(3, 4)).sum().backward()
+    LAYER.zero_grad()
+
+
+def copies() -> None:
+    y = LAYER.state_dict()
+    LAYER.load_state_dict(y)
+    tn.from_dlpack(TABLE.detach()).numpy()
+    tn.tensor(TABLE.tolist())
+
+
+STEPS: list[Callable[[], None]] = [
+    broadcast, summed, recorded_sums, twice, sparse_rows, parts, complex_and_wide, changed_slices,
+    functions, failures, hooks, packed, again, forward, transformed, trained, half_precision,
+    copies,
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def only_what_is_new() -> Iterator[None]:
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("step", STEPS[:-1], ids=lambda step: step.__name__)
+def test_tensors_go_without_the_collector(step: Callable[[], None]) -> None:
+    step()
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        step()
+        gc.collect()
+        assert gc.garbage == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
+def test_passes_leave_nothing(step: Callable[[], None]) -> None:
+    assert not grows(step)
