@@ -157,7 +157,10 @@ class CustomOpDef:
             from tenon._transform import vmap
 
             if vmap.any_batched(values):
-                return vmap.run_own(self._qualname, self._by_position, self._vmap, values)
+                written = [
+                    v for n, v in zip(self._names, values, strict=True) if n in self._written
+                ]
+                return vmap.run_own(self._qualname, self._by_position, self._vmap, values, written)
         return self._by_position(*values)
 
     def _by_position(self, *values: Any) -> Any:

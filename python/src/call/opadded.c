@@ -158,7 +158,24 @@ static PyObject *added_vmap(PyObject *unused, PyObject *arg) {
     return PyUnicode_FromString(meta.vmap);
 }
 
+static PyObject *added_arguments(PyObject *unused, PyObject *arg) {
+    tn_op_meta meta;
+    (void)unused;
+    const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
+    if (!name) return NULL;
+    tn_status st = tn_op_meta_find(name, &meta);
+    if (st != TN_OK) return tnp_raise(st);
+    PyObject *found = PyDict_New();
+    for (int32_t i = 0; found && i < meta.nfields && meta.fields[i].kind < TN_F_OUT; i++) {
+        PyObject *written = meta.fields[i].flags & TNI_FIELD_MUTATED ? Py_True : Py_False;
+        if (PyDict_SetItemString(found, meta.fields[i].name, written) < 0) Py_CLEAR(found);
+    }
+    return found;
+}
+
 static PyMethodDef functions[] = {
+    {"_added_arguments", added_arguments, METH_O,
+     "The arguments of a plugin's operator, and whether it writes to them."},
     {"_added_vmap", added_vmap, METH_O, "How a plugin's operator goes through vmap, or None."},
     {"_added_op", added_op, METH_O, "The function of a plugin's operator 'ns::name'."},
     {"_op", table_op, METH_O, "The function of any operator, by its C name: no overloads."},

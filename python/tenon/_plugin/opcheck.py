@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon import _C
+from tenon._tensor.called import arguments_of, name_of
 from tenon._tensor.methods import Tensor
 
 TESTS = ("test_schema", "test_autograd_registration", "test_faketensor")
@@ -44,21 +45,14 @@ def _bound(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, 
     signature = getattr(op, "_signature", None)
     if signature is not None:
         return dict(signature.bind(*args, **kwargs).arguments)
-    return {**dict(zip(_declared(op), args)), **kwargs}
-
-
-def _declared(op: Any) -> dict[str, bool]:
-    """The arguments of a schema, "ns::f(Tensor! y, int n=1) -> Tensor", and which are written."""
-    inside = (op.__doc__ or "").partition("(")[2].partition(") ->")[0]
-    pieces = [p.partition("=")[0].split() for p in inside.split(",")]
-    return {words[-1]: "!" in words[0] for words in pieces if len(words) == 2}
+    return {**dict(zip(arguments_of(name_of(op)), args)), **kwargs}
 
 
 def _written(op: Any) -> frozenset[str]:
     found = getattr(op, "_written", None)
     if found is not None:
         return frozenset(found)
-    return frozenset(name for name, written in _declared(op).items() if written)
+    return frozenset(name for name, written in arguments_of(name_of(op)).items() if written)
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

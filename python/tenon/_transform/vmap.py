@@ -23,6 +23,7 @@ import tenon
 from tenon import _C
 from tenon._tape.call_modes import BaseTorchFunctionMode
 from tenon._tensor import routed
+from tenon._tensor.called import name_of
 from tenon._transform import vmap_rules
 from tenon.overrides import DisableTorchFunctionSubclass
 
@@ -197,10 +198,7 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     level = next((lv for lv in levels() if lv.number == number), None)
     if level is None:
         raise RuntimeError("vmap: a tensor is used outside of the vmap that made it")
-    name = getattr(func, "__name__", "")
-    space = getattr(func, "__module__", None) or ""
-    if space.startswith("tenon.ops."):
-        name = f"{space.removeprefix('tenon.ops.')}::{name}"
+    name = name_of(func)
     if level.randomness == "error" and vmap_rules.draws(name, args, kwargs):
         raise RuntimeError(_NO_DRAWS)
     call = call_of(name, func, args, kwargs, level)
@@ -248,13 +246,17 @@ def call_of(name: str, func: Any, args: Any, kwargs: Any, level: Level) -> vmap_
     )
 
 
-def run_own(name: str, func: Any, own_rule: Any, args: tuple[Any, ...]) -> Any:
+def run_own(
+    name: str, func: Any, own_rule: Any, args: tuple[Any, ...], written: Iterable[Any] = ()
+) -> Any:
     """A function of the program that autograd or a registry knows: by its own vmap rule, which gets
-    the mapped tensors whole, (info, in_dims, *args) -> (result, out_dims), or for each element."""
+    the mapped tensors whole, (info, in_dims, *args) -> (result, out_dims), or for each element. It
+    writes to some of its arguments."""
     number = _innermost(args, 0)
     level = next(lv for lv in levels() if lv.number == number)
     call = call_of(name, func, args, {}, level)
     if own_rule is None:
+        call.check_written(written)
         return one_by_one(call)
     dims = mapped(lambda v: 0 if call.maps(v) else None, args)
     out, places = own_rule(Info(level.size, level.randomness), dims, *mapped(call.all, args))
@@ -432,7 +434,7 @@ class _Draws(BaseTorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        name, keywords = getattr(func, "__name__", ""), kwargs or {}
+        name, keywords = name_of(func), kwargs or {}
         if (
             getattr(_running, "inside", False)  # on behalf of a mapped tensor
             or not vmap_rules.is_random(name)

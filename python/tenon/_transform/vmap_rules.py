@@ -11,13 +11,14 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
 import tenon
 from tenon import _C
+from tenon._tensor.called import writes_first, written_by
 from tenon._tensor.dims import wrapped_dim
 from tenon._tensor.op_rows import op_rows
 
@@ -38,9 +39,10 @@ class Call:
 
     @property
     def is_inplace(self) -> bool:
+        """It gives its first argument back. Operators of plugins that write return nothing, or
+        results beside what they write."""
         name = self.name
-        return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or (
-            name.startswith("__i") and name in INPLACE_SIGNS)  # fmt: skip
+        return "::" not in name and (writes_first(name) or name in INPLACE_SIGNS)
 
     def maps(self, value: Any) -> bool:
         return self.is_batched(value, self.level)
@@ -66,7 +68,12 @@ class Call:
 
     def check_target(self) -> None:
         """What is written by each element must have a place for each."""
-        if self.is_inplace and not self.maps(self.args[0]):
+        self.check_written(
+            self.args[:1] if self.is_inplace else written_by(self.name, self.args, self.kwargs)
+        )
+
+    def check_written(self, written: Iterable[Any]) -> None:
+        if any(isinstance(v, tenon.Tensor) and not self.maps(v) for v in written):
             raise RuntimeError(
                 f"vmap: inplace arithmetic(self, *extra_args) is not possible because '{self.name}'"
                 " would write different elements into a tensor that is not mapped"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import tenon
 from tenon import Tensor
 from tenon._tape.call_modes import TorchFunctionMode
+from tenon._tensor.called import name_of, writes_first
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual",
            "unpack_dual"]  # fmt: skip
@@ -106,9 +107,8 @@ class _Level(TorchFunctionMode):
                 f"{func.__name__}(): functions with out=... arguments don't support forward-mode "
                 "differentiation, but one of the arguments has a tangent"
             )
-        name = getattr(func, "__name__", "")
-        writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
-        writes = writes or (name.startswith("__i") and name[3:-2] in _IN_PLACE)
+        name = name_of(func)
+        writes = writes_first(name) or (name.startswith("__i") and name[3:-2] in _IN_PLACE)
         return self._written(func, args, kwargs) if writes else self._called(func, args, kwargs)
 
     def _run(self, func: Any, args: Any, kwargs: Any, fresh: Any) -> tuple[Any, Any, Any, bool]:

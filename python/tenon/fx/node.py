@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon
+from tenon._tensor.called import arguments_of, name_of
 from tenon.fx.immutable_collections import immutable_dict, immutable_list
 
 # What may stand among a node's arguments beside nodes and containers of them.
@@ -237,6 +238,8 @@ class Node:
             return bool(getattr(found, "_is_impure", False))
         if self.op in ("call_function", "call_method"):
             in_place = name.endswith("_") and not name.startswith("__")
+            if callable(self.target):
+                in_place = in_place or any(arguments_of(name_of(self.target)).values())
             known = in_place or name in ("setitem", "manual_seed") or "out" in self.kwargs
             return known or self.target in _acting
         return False

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tenon
+from tenon._tensor.called import arguments_of, name_of, writes_first
 from tenon.nn import Module
 
 __all__ = [
@@ -91,8 +92,8 @@ def check_for_mutable_operation(
     target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Raises where the call writes to its arguments."""
-    name = getattr(target, "__name__", "")
-    writes = name.endswith("_") and not name.endswith("__")
+    name = name_of(target)
+    writes = any(arguments_of(name).values()) or ("::" not in name and writes_first(name))
     if writes or kwargs.get("out") is not None or kwargs.get("inplace"):
         raise RuntimeError(
             f"Tried to trace mutable operation {name}. FX only supports functional code, so "

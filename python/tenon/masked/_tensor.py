@@ -12,6 +12,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor, masked
+from tenon._tensor.called import is_pointwise, name_of, writes_first
 from tenon._tensor.routed import KINDS, SIZES, route_methods
 from tenon.overrides import DisableTorchFunctionSubclass
 
@@ -118,8 +119,8 @@ def _reduced(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Masked
 
 def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with a masked tensor among its arguments."""
-    name = getattr(func, "__name__", "")
-    inplace = name.endswith("_") and not name.endswith("__")
+    name = name_of(func)
+    inplace = "::" not in name and writes_first(name)
     base = name[:-1] if inplace else name
     if name == "where":
         return _where(*args, **kwargs)
@@ -131,7 +132,7 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     if base in _REDUCING and isinstance(args[0], MaskedTensor):
         return _reduced(base, args, kwargs)
     with DisableTorchFunctionSubclass():
-        if base in _BINARY or base in _UNARY:
+        if base in _BINARY or base in _UNARY or is_pointwise(name):
             mask = _same_mask(args)
             out = _elementwise(func, args, kwargs, mask)
             return args[0] if inplace or name.startswith("__i") and name != "__invert__" else out

@@ -7,6 +7,7 @@ from typing import Any
 
 import tenon
 from tenon import _C, Tensor
+from tenon._tensor.called import name_of
 
 _MARK = "_is_param"  # of a parameter that is of a class of its own
 
@@ -121,7 +122,7 @@ class UninitializedTensorMixin:
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if getattr(func, "__name__", "") not in _BEFORE_SHAPE:
+        if name_of(func) not in _BEFORE_SHAPE:
             raise _without_shape(func)
         return _C._disabled_torch_function_impl(func, types, args, kwargs or {})
 

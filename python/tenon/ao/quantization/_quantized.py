@@ -10,6 +10,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._tensor.called import name_of
 from tenon._tensor.print import add_suffixes, elements_text
 from tenon._tensor.routed import SIZES, route_methods
 from tenon.ao.quantization._grids import (
@@ -161,7 +162,7 @@ def quantized(numbers: Tensor, grid: Grid) -> QuantizedTensor:
 
 def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with a quantized tensor among its arguments."""
-    name = getattr(func, "__name__", "")
+    name = name_of(func)
     self = next((v for v in args if isinstance(v, QuantizedTensor)), None)
     known = name in _MOVING or name in ("relu", "cat", "equal", "dequantize")
     if name == "cat" and all(isinstance(v, QuantizedTensor) for v in args[0]):

@@ -16,6 +16,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._tensor.called import name_of, writes_first, written_by
 from tenon._tensor.methods import DisableTorchFunctionSubclass
 from tenon.distributed.tensor._redistribute import Layout, Spec, move, redistribute, spread
 from tenon.distributed.tensor.placement_types import Placement, Replicate, _StridedShard
@@ -182,13 +183,22 @@ def _execute_whole(call: Call) -> Any:
         wholes[0] = wholes[0].clone()
         rest = iter(wholes)
         args, kwargs = _mapped((call.args, call.kwargs), lambda t: next(rest))
-        changed = call.func(*args, **kwargs)
-        changed = args[0] if changed is None else changed
+        result = call.func(*args, **kwargs)
+        if "::" in call.name and result is not None:
+            raise _no_place(call.name)
+        changed = args[0] if result is None else result
         if tuple(changed.shape) != target._spec.shape:
             raise RuntimeError(f"{call.name}_(): the shape of a DTensor cannot change in place")
         spec = Spec(call.mesh, (Replicate(),) * call.mesh.ndim, tuple(changed.shape))
         Tensor.copy_(target, redistribute(changed, spec, target.placements))
-    return None if call.name == "__setitem__" else target
+    return None if result is None else target
+
+
+def _no_place(name: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"{name}(): an operator of a plugin that writes to DTensors writes to its first argument "
+        "and returns nothing; call this one on whole tensors, full_tensor()"
+    )
 
 
 def _fill_like_one_process(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -204,7 +214,7 @@ def _fill_like_one_process(func: Any, args: tuple[Any, ...], kwargs: dict[str, A
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """DTensor.__torch_function__."""
     api = _dtensor()
-    name = getattr(func, "__name__", str(func))
+    name = name_of(func) or str(func)
     if name in _ON_PARTS:
         with DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
@@ -225,7 +235,9 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensors = [_as_dtensor(t, mesh, name) for t in tensors]
     rest = iter(tensors)
     args, kwargs = _mapped((args, kwargs), lambda t: next(rest))
-    inplace = name == "__setitem__" or (name.endswith("_") and not name.startswith("__"))
+    inplace = writes_first(name)
+    if len(written_by(name, args, kwargs)) > inplace:
+        raise _no_place(name)
     call = Call(func, name.rstrip("_") if inplace and name != "__setitem__" else name, inplace,
                 args, kwargs, tensors, mesh)  # fmt: skip
     rule = RULES.get(call.name)
