@@ -189,7 +189,8 @@ tn_status tni_add_grad(tn_tensor **sum, tn_tensor *g) {
 
 /* ---- Into .grad --------------------------------------------------------------------------------*/
 
-/* Two passes on two threads may meet at a shared leaf. */
+/* Two passes on two threads may meet at a shared leaf, and a third thread may set its .grad meanwhile: passes
+ * hold a lock while they add, and all hold that of autograd while they look at the pointer. */
 enum { LOCKS = 16 };
 static tni_os_mutex locks[LOCKS] = {
     TNI_OS_MUTEX_INIT, TNI_OS_MUTEX_INIT, TNI_OS_MUTEX_INIT, TNI_OS_MUTEX_INIT,
@@ -205,22 +206,33 @@ static bool same_strides(const tn_tensor *a, const tn_tensor *b) {
 }
 
 /* The first gradient: taken over where it is ours and lies as the leaf does, else copied. */
-static tn_status first_grad(tn_agmeta *m, const tn_tensor *leaf, tn_tensor **g) {
+static tn_status first_grad(const tn_tensor *leaf, tn_tensor **g, tn_tensor **ret_grad) {
     if (TN_UNLIKELY(tni_is_sparse(*g)))
-        return tni_tls.no_grad ? tni_sparse_fork(*g, &m->grad)
-                               : tn_clone(*g, TN_FORMAT_PRESERVE, &m->grad);
+        return tni_tls.no_grad ? tni_sparse_fork(*g, ret_grad)
+                               : tn_clone(*g, TN_FORMAT_PRESERVE, ret_grad);
     if (TN_UNLIKELY(tni_is_wrapped(*g))) {
-        m->grad = tn_tensor_ref(*g);
+        *ret_grad = tn_tensor_ref(*g);
         return TN_OK;
     }
     bool lies_right =
         leaf->v.word & TN_W_DENSE ? same_strides(*g, leaf) : ((*g)->v.word & TN_W_CONTIGUOUS) != 0;
     if (tni_tls.no_grad && ours(*g) && lies_right) {
-        m->grad = *g;
+        *ret_grad = *g;
         *g = NULL;
         return TN_OK;
     }
-    return tni_clone_like(*g, leaf, &m->grad);
+    return tni_clone_like(*g, leaf, ret_grad);
+}
+
+/* Makes `sum` what a leaf has, unless another thread has set that since it was `before`: what is set last
+ * stays. */
+static void put_grad(tn_agmeta *m, tn_tensor *before, tn_tensor *sum) {
+    tni_ag_lock();
+    bool same = m->grad == before;
+    if (same) m->grad = sum;
+    tni_ag_unlock();
+    if (same) sum = before;
+    tn_tensor_unref(&sum);
 }
 
 tn_status tni_accumulate(tn_tensor *leaf, tn_tensor *g) {
@@ -232,18 +244,16 @@ tn_status tni_accumulate(tn_tensor *leaf, tn_tensor *g) {
     tni_os_mutex *lock = &locks[((uintptr_t)leaf >> 6) % LOCKS];
     tn_status st = TN_OK;
     tni_os_lock(lock);
-    if (!m->grad) {
-        st = first_grad(m, leaf, &g);
-    } else if (tni_tls.no_grad && (!tni_is_sparse(m->grad) || tni_is_sparse(g))) {
-        st = tn_add_(m->grad, g, tn_scalar_int(1));
-    } else {
-        tn_tensor *sum; /* of a sparse and a strided one: strided */
-        st = tn_add(m->grad, g, tn_scalar_int(1), &sum);
-        if (st == TN_OK) {
-            tn_tensor_unref(&m->grad);
-            m->grad = sum;
-        }
+    tn_tensor *before = tn_grad_ref(leaf), *sum = NULL;
+    if (!before) {
+        st = first_grad(leaf, &g, &sum);
+    } else if (tni_tls.no_grad && (!tni_is_sparse(before) || tni_is_sparse(g))) {
+        st = tn_add_(before, g, tn_scalar_int(1));
+    } else { /* of a sparse and a strided one: strided */
+        st = tn_add(before, g, tn_scalar_int(1), &sum);
     }
+    if (st == TN_OK && sum) put_grad(m, before, sum);
+    tn_tensor_unref(&before);
     tni_os_unlock(lock);
     tn_tensor_unref(&g);
     return st;

@@ -4,6 +4,7 @@ values must be those of one thread; under the thread sanitizer the same tests lo
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -114,6 +115,24 @@ def test_backward_into_one_leaf() -> None:
     in_threads(work)
     assert w.grad is not None
     assert (w.grad == 10 * sum(range(1, THREADS + 1))).all().item()
+
+
+def test_gradients_are_taken_away_while_others_add() -> None:
+    """Whoever sets .grad lets go of it: a pass that adds to it meanwhile has its own hold."""
+    net = tn.nn.Linear(10, 10)
+
+    def work(i: int) -> None:
+        draw = random.Random(i)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            if draw.randrange(2):
+                net.zero_grad()
+            else:
+                net(tn.ones(2, 10)).sum().backward()
+            seen = net.weight.grad
+            assert seen is None or seen.shape == (10, 10)
+
+    in_threads(work)
 
 
 def test_modes_belong_to_their_thread() -> None:

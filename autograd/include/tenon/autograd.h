@@ -54,6 +54,8 @@ TN_API tn_status tn_set_requires_grad(tn_tensor *t, int on);
 TN_API int tn_is_leaf(tn_tensor *t);
 /* The accumulated gradient, borrowed; NULL when there is none. */
 TN_API tn_tensor *tn_grad_get(const tn_tensor *t);
+/* The same as a new reference, where other threads may set it or run backward passes. */
+TN_API tn_tensor *tn_grad_ref(const tn_tensor *t);
 /* Sets it (a reference is kept) or clears it with NULL. Shape, dtype and device must be t's. */
 TN_API tn_status tn_grad_set(tn_tensor *t, tn_tensor *grad);
 /* The same elements without history, whose changes in place nobody counts: saved tensors do not notice

@@ -189,7 +189,7 @@ ATTR(get_grad) {
                      "filled, or read .grad of the leaf if that was meant.",
                      1) < 0)
         return NULL;
-    return tnp_wrap_opt(tn_tensor_ref(tn_grad_get(tnp_of(self))));
+    return tnp_wrap_opt(tn_grad_ref(tnp_of(self)));
 }
 static int set_grad(PyObject *self, PyObject *value, void *unused) {
     (void)unused;
