@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import random
 import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import tenon
@@ -289,3 +292,16 @@ def test_strides_that_nobody_walks() -> None:
     index = tenon.zeros(0, 2**31, 2**31, dtype=tenon.int64)
     assert empty.gather(0, index).shape == empty.shape
     assert empty.scatter_add_(2, index, empty).shape == empty.shape
+
+
+@pytest.mark.parametrize("way", [lambda a: a, lambda a: (a,), lambda a: [0, a], lambda a: (..., a)])
+def test_a_list_in_itself_is_no_index(way: Callable[[Any], Any]) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    x = tenon.zeros(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a list is taken as a tuple
+        with pytest.raises((ValueError, IndexError), match="too many"):
+            x[way(endless)]
+        with pytest.raises((ValueError, IndexError), match="too many"):
+            x[way(endless)] = 1

@@ -443,6 +443,11 @@ static tn_tensor *import_dl(const dl_tensor *d, bool readonly, void (*release)(v
                      (int)d->device_type, (int)d->ndim);
         return NULL;
     }
+    if (d->byte_offset > INTPTR_MAX || (uintptr_t)d->data > UINTPTR_MAX - d->byte_offset) {
+        PyErr_Format(PyExc_BufferError, "an offset of %llu bytes lies outside of the address space",
+                     (unsigned long long)d->byte_offset);
+        return NULL;
+    }
     tn_status st = tn_tensor_from_foreign(dtype, device, d->ndim, d->shape, d->strides,
                                           d->data ? (char *)d->data + d->byte_offset : NULL,
                                           readonly, release, ctx, &t);
@@ -480,7 +485,9 @@ static PyObject *our_stream(PyObject *o) {
     PyObject *where = PyObject_CallMethod(o, "__dlpack_device__", NULL);
     if (!where && !PyErr_ExceptionMatches(PyExc_Exception)) return NULL;
     if (!where) PyErr_Clear(); /* what is wrong, __dlpack__ will say */
-    bool known = !where || PyArg_ParseTuple(where, "ii:__dlpack_device__", &type, &index);
+    bool known = !where || PyTuple_Check(where);
+    if (!known) tnp_type_error("__dlpack_device__ gave no tuple of type and index, but %U", where);
+    known = known && (!where || PyArg_ParseTuple(where, "ii:__dlpack_device__", &type, &index));
     Py_XDECREF(where);
     if (!known) return NULL;
     if (type != DL_CUDA || !device_of(type, index, &device)) return PyDict_New();

@@ -287,8 +287,10 @@ static int64_t dims_of(PyObject *part) {
     }
     int64_t depth = 0;
     if (!PyList_Check(part)) return 1;
-    /* A nested list of bools is a mask of as many dimensions as it is deep. */
-    for (; PyList_Check(part) && PyList_Size(part) > 0; depth++) part = PyList_GetItem(part, 0);
+    /* A nested list of bools is a mask of as many dimensions as it is deep; one that is in itself has no
+     * end. */
+    for (; PyList_Check(part) && PyList_Size(part) > 0 && depth < TN_MAX_DIMS; depth++)
+        part = PyList_GetItem(part, 0);
     return PyBool_Check(part) ? depth : 1;
 }
 
