@@ -707,9 +707,8 @@ class _ScriptedModule:
 def _scripted_class(kind: type) -> type:
     if issubclass(kind, _ScriptedModule):
         return kind
-    return type(
-        kind.__name__, (_ScriptedModule, kind, ScriptModule), {"__module__": kind.__module__}
-    )
+    bases = (ScriptModule,) if issubclass(ScriptModule, kind) else (kind, ScriptModule)
+    return type(kind.__name__, (_ScriptedModule, *bases), {"__module__": kind.__module__})
 
 
 def _check_arguments(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -213,3 +213,11 @@ def test_python_for_python_alone() -> None:
         return x + 1
 
     assert jit.script(fn)(tn.ones(1)).item() == 2
+
+
+def test_the_class_of_all_modules_itself() -> None:
+    holder = tn.nn.Module()
+    holder.layer = tn.nn.Linear(2, 1)
+    scripted = tn.jit.script(holder)
+    assert isinstance(scripted, tn.jit.ScriptModule)
+    assert scripted.layer(tn.ones(1, 2)).tolist() == holder.layer(tn.ones(1, 2)).tolist()
