@@ -48,6 +48,8 @@ def write_pages(folder: Path, listing: Path) -> list[object]:
         to = folder / page
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(text, encoding="utf-8")
+    for picture in guide.ROOT.glob("docs/*.svg"):
+        shutil.copy(picture, folder / str(guide.page_of(picture)))
     rest: list[object] = [{"Changes": "changelog.md"}, {"Contributing": "contributing.md"}]
     return [{"Tenon": "index.md"}, *({k: v} for k, v in menu.items()), *rest]
 

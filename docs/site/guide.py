@@ -12,7 +12,7 @@ _FENCE = re.compile(r"^(```.*?^```)", re.S | re.M)
 
 
 def page_of(path: Path) -> str | None:
-    """Where a Markdown file of the repository lies in the site; None: it has no page."""
+    """Where a Markdown file or a picture of the repository lies in the site; None: nowhere."""
     rel = path.relative_to(ROOT)
     if rel.as_posix() == "README.md":
         return "index.md"
@@ -49,7 +49,7 @@ def _links(text: str, path: Path, page: str) -> str:
         target = next((t for t in near if t.exists()), near[0])
         if target.is_dir():
             target /= "README.md"
-        there = page_of(target) if target.suffix == ".md" and target.exists() else None
+        there = page_of(target) if target.suffix in (".md", ".svg") and target.exists() else None
         if there is None:  # a source file, which has no page
             return label if "`" in label else f"`{label}`"
         return f"[{label}]({relative(there, page)}{'#' + anchor if anchor else ''})"
