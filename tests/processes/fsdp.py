@@ -651,6 +651,118 @@ def check_modules_on_meta() -> None:
         cut(torch.ones(2, 3)).sum().backward()
 
 
+class Block(torch.nn.Module):
+    """Of two ranks each has 4 `width` of its elements."""
+
+    def __init__(self, width: int, seen: list) -> None:
+        super().__init__()
+        self.up = torch.nn.Linear(4, width, bias=False)
+        self.down = torch.nn.Linear(width, 4, bias=False)
+        self.width, self.seen = width, seen
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.append(f"{self.width} runs")
+        return x + self.down(torch.tanh(self.up(x)))
+
+
+class Blocks(torch.nn.Module):
+    def __init__(self, seen: list) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(Block(width, seen) for width in (2, 4, 6))
+
+    def forward(self, x: torch.Tensor, left_out: int = 0) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x) if block.width != left_out else x
+        return x
+
+
+def blocks(seen: list) -> Blocks:
+    torch.manual_seed(1)
+    return Blocks(seen).double()
+
+
+def passes(alone, cut, seen: list, left_out: int = 0) -> str:
+    """What happened in forward and backward, which give the same numbers in both."""
+    seen.clear()
+    x = torch.linspace(-1, 1, 8, dtype=torch.float64).view(2, 4)
+    got, want = cut(x, left_out), alone(x, left_out)
+    got.square().sum().backward()
+    happened = ", ".join(seen)
+    want.square().sum().backward()
+    close(got, want)
+    own = dict(cut.named_parameters())  # flat ones have other names
+    for name, p in alone.named_parameters():
+        if name in own and p.grad is not None:
+            close(own[name].grad, p.grad)
+    for model in (alone, cut):
+        model.zero_grad()
+    return happened
+
+
+def check_gathers_ahead_of_their_use() -> None:
+    real, seen = dist.all_gather_into_tensor, []
+
+    def spy(out, part, group=None, async_op=False):
+        seen.append(f"{part.numel() // 4} {'begun' if async_op else 'awaited'}")
+        return real(out, part, group, async_op)
+
+    def happened(left_out: int = 0) -> str:
+        return passes(alone, cut, seen, left_out)
+
+    alone, cut = blocks([]), blocks(seen)
+    for block in cut.blocks:
+        fully_shard(block)
+    fully_shard(cut)
+    dist.all_gather_into_tensor = spy
+    forward = "2 awaited, 2 runs, 4 awaited, 4 runs, 6 awaited, 6 runs"
+    first = f"{forward}, 6 awaited, 4 awaited, 2 awaited"
+    assert happened() == first, seen
+    ahead = "2 awaited, 4 begun, 2 runs, 6 begun, 4 runs, 6 runs"
+    later = f"{ahead}, 6 awaited, 4 begun, 2 begun"
+    assert happened() == later, seen
+    # what comes otherwise is gathered then, and expected so from then on
+    other = "2 awaited, 4 begun, 2 runs, 6 awaited, 6 runs, 6 awaited, 4 begun, 2 awaited"
+    assert happened(4) == other, seen
+    other = "2 awaited, 6 begun, 2 runs, 6 runs, 6 awaited, 2 begun"
+    assert happened(4) == other, seen
+    # what was begun is not used after its pass: parameters may change
+    happened(), happened(6)
+    with torch.no_grad():
+        for p in (*cut.blocks[2].parameters(), *alone.blocks[2].parameters()):
+            p.mul_(3)
+    happened()
+    with torch.no_grad():
+        cut(torch.ones(1, 4, dtype=torch.float64), 6)
+        for p in (*cut.blocks[2].parameters(), *alone.blocks[2].parameters()):
+            p.mul_(3)
+    cut.blocks[2].unshard()
+    close(cut.blocks[2].up.weight, alone.blocks[2].up.weight)
+    cut.blocks[2].reshard()
+    cut.blocks[0].unshard(async_op=True).wait()
+    assert happened().startswith("2 runs, 4 awaited, 6 begun, 4 runs"), seen
+    cut.blocks[0].reshard()
+    # those that the program names are, from the first pass on
+    cut = blocks(seen)
+    for block in (*cut.blocks, cut):
+        fully_shard(block)
+    cut.blocks[0].set_modules_to_forward_prefetch(list(cut.blocks[1:]))
+    cut.blocks[2].set_modules_to_backward_prefetch([cut.blocks[0]])
+    alone = blocks([])
+    ahead = "2 awaited, 4 begun, 6 begun, 2 runs, 4 runs, 6 runs"
+    assert happened() == f"{ahead}, 6 awaited, 2 begun, 4 awaited", seen
+    # the class takes what it is asked for
+    wrap = ModuleWrapPolicy({Block})
+    for options, want in (
+        ({}, f"{forward}, 6 awaited, 4 begun, 2 begun"),
+        ({"backward_prefetch": None}, first),
+        ({"forward_prefetch": True}, later),
+    ):
+        cut = FSDP(blocks(seen), auto_wrap_policy=wrap, **options)
+        assert happened() == first, (options, seen)
+        assert happened() == want, (options, seen)
+    dist.all_gather_into_tensor = real
+
+
 for name, check in list(globals().items()):
     if name.startswith("check_") and name[6:].startswith(tuple(sys.argv[2:]) or ""):
         check()

@@ -94,8 +94,7 @@ def test_steps(model: Any) -> None:
     assert model.ddp(work, 8, lambda n, size: size / 10) == 15.0
     # buckets are summed in order: the first holds the second up
     assert model.ddp(work, 8, lambda n, size: 100 / size) == pytest.approx(16 + 100 / 30)
-    # gathered: 3 1 | 1 3, scattered: 1 3, computed: 3 1 | 2 6
-    assert model.fsdp(work, 8, lambda n, size: size / 10, ahead=False) == 12 + 4 + 4 + 4
-    # 3: first unit there; 6, 7: forward; gathered meanwhile: 4, 7, 10 (begun at 7); 9: computed
-    # (scattered until 11), 16: computed, 19: scattered
-    assert model.fsdp(work, 8, lambda n, size: size / 10, ahead=True) == 19.0
+    # FSDP: gathered 3 1 1 3, computed 3 1 2 6, scattered 1 3. Begun at: gathered 0 3 6 7, computed
+    # 3 6 7 10, scattered 10 16; waited for, the second layer's backward begins at 11
+    assert model.fsdp(work, 8, lambda n, size: size / 10, waits=False) == 19.0
+    assert model.fsdp(work, 8, lambda n, size: size / 10, waits=True) == 20.0

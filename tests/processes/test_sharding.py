@@ -33,6 +33,7 @@ from ranks import run
         ("tensor_parallel.py", "inputs"),
         ("fsdp.py", "fully"),
         ("fsdp.py", "memory"),
+        ("fsdp.py", "gathers"),
         ("fsdp.py", "accumulation"),
         ("fsdp.py", "flat"),
         ("fsdp.py", "states"),  # and those by earlier names

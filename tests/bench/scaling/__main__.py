@@ -34,10 +34,8 @@ WAYS: dict[str, Any] = {
     "DDP, one ring": lambda n: ddp(transformer(BUCKET), n, flat_ring(CLUSTER)),
     "DDP, rings of two levels": lambda n: ddp(transformer(BUCKET), n, two_level(CLUSTER, ring)),
     "DDP, trees across machines": lambda n: ddp(transformer(BUCKET), n, two_level(CLUSTER, tree)),
-    "FSDP": lambda n: fsdp(transformer(), n, two_level_part(CLUSTER), ahead=False),
-    "FSDP, gathered one unit ahead": lambda n: fsdp(
-        transformer(), n, two_level_part(CLUSTER), ahead=True
-    ),
+    "FSDP, sums waited for": lambda n: fsdp(transformer(), n, two_level_part(CLUSTER), True),
+    "FSDP, sums behind backward": lambda n: fsdp(transformer(), n, two_level_part(CLUSTER), False),
 }
 
 

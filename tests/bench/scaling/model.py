@@ -113,19 +113,14 @@ def ddp(work: Work, devices: int, reduce: Exchange) -> float:
     return one_by_one(work.ready, times)
 
 
-def fsdp(work: Work, devices: int, part: Exchange, ahead: bool) -> float:
-    """A step of sharded training. A unit is gathered before its forward and before its backward,
-    and its gradients are reduced and scattered after it: all one after the other, or, `ahead`,
-    while the units beside it compute."""
+def fsdp(work: Work, devices: int, part: Exchange, waits: bool) -> float:
+    """A step of sharded training. A unit is gathered for its forward and for its backward, while
+    the one before it computes. Its gradients are reduced and scattered after its backward;
+    `waits`: the next unit's backward begins after that."""
     total = sum(work.sizes)
     units = [(s, work.forward * s / total, 0) for s in reversed(work.sizes)]
     units += [(s, work.backward * s / total, 1) for s in work.sizes]
     times = [part(devices, size) for size, _, _ in units]
-    if not ahead:
-        reduced_in = sum(
-            time for time, (_, _, reduced) in zip(times, units, strict=True) if reduced
-        )
-        return work.forward + work.backward + sum(times) + reduced_in
     link = gathered = times[0]  # when the link is free, when the next unit is there
     computed = 0.0
     for i, (_, seconds, reduced) in enumerate(units):
@@ -135,4 +130,5 @@ def fsdp(work: Work, devices: int, part: Exchange, ahead: bool) -> float:
             link = gathered = max(link, start) + times[i + 1]
         if reduced:
             link = max(link, computed) + times[i]
+            computed = link if waits else computed
     return max(link, computed)

@@ -10,7 +10,7 @@ from typing import Any
 import tenon
 from tenon import distributed
 from tenon.distributed.device_mesh import DeviceMesh, init_device_mesh
-from tenon.distributed.fsdp import _unit
+from tenon.distributed.fsdp import _ahead, _unit
 from tenon.distributed.fsdp._unit import Groups, Piece, Precision, Unit
 from tenon.distributed.fsdp.api import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from tenon.distributed.tensor._api import DParameter, DTensor, leaf, make
@@ -40,11 +40,13 @@ class _State:
 
     def show(self, wholes: list[Any]) -> None:
         self.wholes = wholes
+        self.unit.shown = True
         _unit.place(self.owned, [w if spec is None else make(w, spec)
                                  for w, spec in zip(wholes, self.inner, strict=True)])  # fmt: skip
 
     def hide(self) -> None:
         self.wholes = None
+        self.unit.shown = False
         self.waiting = set()
         _unit.place(self.owned, self.sharded)
         self.unit.let_go()
@@ -62,10 +64,14 @@ class _State:
 
 
 class UnshardHandle:
-    """What unshard(async_op=True) returns: the parameters are there already."""
+    """Parameters that unshard(async_op=True) has begun to gather."""
+
+    def __init__(self, module: FSDPModule) -> None:
+        self._module = module
 
     def wait(self) -> None:
-        """Returns at once."""
+        """Waits until they are there; a call of the module does it, too."""
+        self._module.unshard()
 
 
 class FSDPModule:
@@ -77,11 +83,15 @@ class FSDPModule:
         return _run(self, super().__call__, args, kwargs)  # type: ignore[misc]
 
     def unshard(self, async_op: bool = False) -> UnshardHandle | None:
-        """Gathers the parameters of this module until reshard()."""
+        """Gathers the parameters of this module until reshard(). async_op: only begins it, and
+        gives a handle to wait for the end."""
         state = self._fsdp_state
+        if async_op:
+            state.unit.begin()
+            return UnshardHandle(self)
         if state.wholes is None:
             state.show(state.unit.unshard())
-        return UnshardHandle() if async_op else None
+        return None
 
     def reshard(self) -> None:
         """Lets go of the gathered parameters."""
@@ -134,12 +144,23 @@ class FSDPModule:
         """Taken: there are no streams to wait for."""
 
     def set_modules_to_forward_prefetch(self, modules: list[Any]) -> None:
-        """Taken: parameters are gathered when they are needed."""
+        """What is gathered while this module computes forward, instead of what came next the last
+        time."""
+        self._fsdp_state.unit.asked[_ahead.FORWARD][:] = _units_of(modules)
 
     def set_modules_to_backward_prefetch(self, modules: list[Any]) -> None:
-        """Taken: parameters are gathered when they are needed."""
+        """The same for backward."""
+        self._fsdp_state.unit.asked[_ahead.BACKWARD][:] = _units_of(modules)
 
 
+def _units_of(modules: list[Any]) -> list[Unit]:
+    for m in modules:
+        if not isinstance(m, FSDPModule):
+            raise ValueError(f"FSDP requires FSDPModule but got {type(m)}")
+    return [m._fsdp_state.unit for m in modules]
+
+
+@_ahead.calling()
 def _run(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """A call of a module with whole parameters."""
     state: _State = module._fsdp_state

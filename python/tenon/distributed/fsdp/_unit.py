@@ -17,7 +17,8 @@ import tenon
 from tenon import Tensor, distributed
 from tenon.autograd import Function
 from tenon.autograd.graph import saved_tensors_hooks
-from tenon.distributed._collectives import ReduceOp
+from tenon.distributed._collectives import ReduceOp, Work
+from tenon.distributed.fsdp import _ahead
 from tenon.distributed.tensor.placement_types import Shard
 from tenon.nn.modules.module import Module
 
@@ -80,6 +81,40 @@ def own_rows(whole: Tensor, groups: Groups) -> Tensor:
 
 
 @dataclass
+class _Table:
+    """Pieces of one dtype, whose parts all ranks exchange at once."""
+
+    numbers: list[int]
+    sizes: list[int]  # of what each rank gives
+    everyone: Tensor
+    work: Work | None
+
+
+class _Gathering:
+    """Pieces that are on their way to this rank."""
+
+    def __init__(self, unit: Unit, tables: list[_Table]) -> None:
+        self.unit, self.tables = unit, tables
+        self.there: dict[int, Tensor] | None = None
+
+    def wholes(self) -> dict[int, Tensor]:
+        """The pieces by number, when all have come."""
+        if self.there is None:
+            self.there = {}
+            for table in self.tables:
+                if table.work is not None:
+                    table.work.wait()
+                parts, start = table.everyone.view(self.unit.groups.parts, -1), 0
+                for i, size in zip(table.numbers, table.sizes, strict=True):
+                    shape = self.unit.pieces[i].shape
+                    rows = parts[:, start : start + size].reshape(-1, *shape[1:])
+                    self.there[i] = rows[: shape[0]]
+                    start += size
+            self.tables.clear()
+        return self.there
+
+
+@dataclass
 class Unit:
     """Parameters that are gathered together."""
 
@@ -91,20 +126,27 @@ class Unit:
     reduces_copies: bool = True
     divisor: float | None = None
     hook: Any = None  # hook(state, gradient) of register_comm_hook
+    # In forward, in backward: whether the unit that came next the last time is gathered ahead, and
+    # those that are in any case.
+    ahead: tuple[bool, bool] = (True, True)
+    asked: tuple[list[Unit], list[Unit]] = field(default_factory=lambda: ([], []))
 
     def __post_init__(self) -> None:
         self._pending: dict[int, Tensor] = {}  # gradients that were not exchanged yet
         self._again: dict[int, Tensor] = {}  # what backward has gathered
         self._live: dict[int, tuple[int, int]] = {}  # piece -> (address, bytes) of this forward
+        self._coming: _Gathering | None = None  # all pieces, begun ahead
+        self.shown = False  # modules have the whole of it
+        self.follows: list[Unit | None] = [None, None]  # what came next, in forward, in backward
 
     # ---- Exchange ----
 
-    def _gathered(self, numbers: Sequence[int], parts: Sequence[Tensor]) -> list[Tensor]:
-        """The whole of some pieces, in one exchange for each dtype."""
-        result: dict[int, Tensor] = {}
+    def _begun(self, numbers: Sequence[int], parts: Sequence[Tensor], waits: bool) -> _Gathering:
+        """An exchange for each dtype, of which nobody waits for the end, or this call."""
         kinds: dict[Any, list[int]] = {}
         for at, i in enumerate(numbers):
             kinds.setdefault(self.precision.param or self.pieces[i].dtype, []).append(at)
+        tables = []
         for dtype, places in kinds.items():
             sizes = []
             for at in places:
@@ -114,18 +156,41 @@ class Unit:
             flat = tenon.zeros(sum(sizes), dtype=dtype, device=device)
             for at, room in zip(places, flat.split(sizes), strict=True):
                 room[: parts[at].numel()].copy_(parts[at].reshape(-1))
-            everyone = flat
+            everyone, work = flat, None
             if self.groups.parts > 1:
                 everyone = flat.new_empty(self.groups.parts * flat.numel())
-                distributed.all_gather_into_tensor(everyone, flat, self.groups.cut)
-            table = everyone.view(self.groups.parts, -1)
-            start = 0
-            for at, size in zip(places, sizes, strict=True):
-                shape = self.pieces[numbers[at]].shape
-                rows = table[:, start : start + size].reshape(-1, *shape[1:])
-                result[at] = rows[: shape[0]]
-                start += size
-        return [result[at] for at in range(len(numbers))]
+                work = distributed.all_gather_into_tensor(
+                    everyone, flat, self.groups.cut, async_op=not waits
+                )
+            tables.append(_Table([numbers[at] for at in places], sizes, everyone, work))
+        return _Gathering(self, tables)
+
+    def _gathered(self, numbers: Sequence[int], parts: Sequence[Tensor]) -> list[Tensor]:
+        """The whole of some pieces: those that were begun ahead, or an exchange."""
+        if self._coming is None:
+            there = self._begun(numbers, parts, waits=True).wholes()
+            return [there[i] for i in numbers]
+        there = self._coming.wholes()
+        found = [there.pop(i) for i in numbers]
+        if not there:
+            self._coming = None
+        return found
+
+    def begin(self) -> bool:
+        """Gathers all pieces for their next use, while this process does something else; False:
+        they are on their way, or here."""
+        if self.shown or self._coming is not None or self._again or self.groups.parts == 1:
+            return False
+        with tenon.no_grad():
+            parts = [p.part().detach() for p in self.pieces]
+            self._coming = self._begun(range(len(self.pieces)), parts, waits=False)
+        return True
+
+    def give_up(self) -> None:
+        """Forgets what was begun."""
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            coming.wholes()
 
     def gather(self, numbers: Sequence[int]) -> list[Tensor]:
         """The whole of some pieces; nothing is recorded for backward."""
@@ -174,6 +239,7 @@ class Unit:
 
     def unshard(self) -> list[Tensor]:
         """The whole of all pieces, through which gradients come back to the parts."""
+        _ahead.current()
         taped = [i for i, p in enumerate(self.pieces) if p.trainable] * tenon.is_grad_enabled()
         rest = [i for i in range(len(self.pieces)) if i not in taped]
         whole: dict[int, Tensor] = {}
@@ -182,6 +248,7 @@ class Unit:
         if taped:
             results = _Unshard.apply(self, taped, *(self.pieces[i].part() for i in taped))
             whole.update(zip(taped, results, strict=True))
+        _ahead.gathered(self)
         return [whole[i] for i in range(len(self.pieces))]
 
     def receive(self, numbers: Sequence[int], grads: Sequence[Tensor | None]) -> list[Any]:
@@ -227,8 +294,10 @@ class Unit:
     def again(self, number: int) -> Tensor:
         """The whole of a piece, in backward."""
         if number not in self._again:
+            _ahead.current()
             numbers = list(range(len(self.pieces)))
             self._again.update(zip(numbers, self.gather(numbers), strict=True))
+            _ahead.gathered(self)
         return self._again[number]
 
     def let_go(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor, distributed
-from tenon.distributed.fsdp import _unit
+from tenon.distributed.fsdp import _ahead, _unit
 from tenon.distributed.fsdp._unit import Groups, Piece, Precision, Unit
 from tenon.distributed.fsdp.api import (
     BackwardPrefetch,
@@ -269,6 +269,7 @@ class FullyShardedDataParallel(Module):
             ShardingStrategy.FULL_SHARD, ShardingStrategy.HYBRID_SHARD,
         )  # fmt: skip
         self._flatten(ignored, {m for part in left for m in part.modules()})
+        self._unit.ahead = (forward_prefetch, backward_prefetch is not None)
         self._register_state_dict_hook(self._finish_state)
         self.register_load_state_dict_pre_hook(self._with_prefix)
 
@@ -333,12 +334,12 @@ class FullyShardedDataParallel(Module):
         self._hide()
 
     def _show(self, flats: list[Tensor]) -> None:
-        self._wholes = True
+        self._wholes = self._unit.shown = True
         for f, flat in zip(self._flats, flats, strict=True):
             _unit.place(f.owned, f.wholes(flat))
 
     def _hide(self) -> None:
-        self._wholes = False
+        self._wholes = self._unit.shown = False
         self._unit.let_go()
         for i, f in enumerate(self._flats):
             if f.keeps:
@@ -398,6 +399,7 @@ class FullyShardedDataParallel(Module):
 
     # ---- Passes ----
 
+    @_ahead.calling()
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         self._find_root()
         mixed = self.mixed_precision
