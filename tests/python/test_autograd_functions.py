@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import weakref
 from collections import OrderedDict
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import stored
 import tenon
+from tenon import _C
 from tenon.autograd import Function, functional, graph
 from tenon.autograd.function import InplaceFunction, once_differentiable
 from tenon.overrides import BaseTorchFunctionMode, TorchFunctionMode
@@ -413,3 +415,74 @@ def test_nodes_run_from_the_last_to_the_first() -> None:
         return seen
 
     stored.same(run(tenon), stored.of_torch(run))
+
+
+def test_what_is_called_when_a_pass_has_ended() -> None:
+    def look(lib: Any) -> list[Any]:
+        queue = lib.autograd.Variable._execution_engine.queue_callback
+        seen: list[Any] = []
+
+        def last() -> None:
+            seen.append(("last", x.grad is None))
+            queue(lambda: seen.append("later still"))
+
+        def inner(grad: Any) -> Any:
+            queue(lambda: seen.append("outer"))
+            with lib.enable_grad():
+                z = lib.ones(1, requires_grad=True) * 2
+                z.register_hook(lambda g: queue(lambda: seen.append("inner")))
+                z.sum().backward()
+            seen.append("hook")
+            queue(last)
+            return grad
+
+        x = lib.ones(2, requires_grad=True)
+        try:
+            queue(print)
+        except RuntimeError as err:
+            seen.append(str(err))
+        y = x * 3
+        y.register_hook(inner)
+        y.sum().backward()
+        z = x * 2
+        z.register_hook(lambda g: queue(lambda: seen.append("of grad")))
+        lib.autograd.grad(z.sum(), x)
+
+        def fails(grad: Any) -> Any:
+            queue(lambda: seen.append("never"))
+            raise KeyError("hook")
+
+        z = x * 2
+        z.register_hook(fails)
+        try:
+            z.sum().backward()
+        except KeyError as err:
+            seen.append(repr(err))
+        (x * 2).sum().backward()
+        z = x * 2
+        z.register_hook(lambda g: queue(lambda: {}["no"]))
+        try:
+            z.sum().backward()
+        except KeyError as err:
+            seen.append(repr(err))
+        (x * 2).sum().backward()
+        return seen
+
+    stored.same(look(tenon), stored.of_torch(look))
+
+
+def test_queued_calls_are_let_go_of() -> None:
+    class Call:
+        def __call__(self) -> None:
+            raise ValueError("at the end")
+
+    calls = [Call(), Call()]
+    gone = [weakref.ref(c) for c in calls]
+    x = tenon.ones(1, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: [_C._queue_callback(calls.pop()) for _ in "ab"] and None)
+    with pytest.raises(ValueError, match="at the end"):
+        y.sum().backward()
+    assert [ref() for ref in gone] == [None, None]
+    with pytest.raises(TypeError, match="takes a callable"):
+        _C._queue_callback(3)

@@ -44,6 +44,53 @@ static bool same_count(const tensors *roots, const tensors *grads) {
     return false;
 }
 
+/* ---- What is called when a pass has ended ------------------------------------------------------*/
+
+/* Of the passes of this thread, the innermost's last; NULL: of none. */
+static _Thread_local PyObject *queued;
+static _Thread_local int ending; /* passes whose callables run */
+
+static Py_ssize_t queued_count(void) { return queued ? PyList_Size(queued) : 0; }
+
+/* _queue_callback(call) */
+static PyObject *queue_callback(PyObject *unused, PyObject *call) {
+    (void)unused;
+    if (!PyCallable_Check(call))
+        return tnp_type_error("queue_callback takes a callable, not %U", call);
+    if (!tn_pass_current().id && !ending) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Final callbacks can only be installed during backward pass.");
+        return NULL;
+    }
+    if (!queued && !(queued = PyList_New(0))) return NULL;
+    if (PyList_Append(queued, call) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Calls what a pass has queued behind the first ones, and what these queue; after a failure it is
+ * only forgotten. The result of the pass, or NULL. */
+static PyObject *end_pass(Py_ssize_t first, PyObject *result) {
+    ending++;
+    for (Py_ssize_t i = first; result && i < queued_count(); i++) {
+        PyObject *call = PyList_GetItem(queued, i);
+        Py_XINCREF(call);
+        PyObject *r = call ? PyObject_CallNoArgs(call) : NULL;
+        if (!r) Py_CLEAR(result);
+        Py_XDECREF(r);
+        Py_XDECREF(call);
+    }
+    ending--;
+    if (queued_count() == first) return result;
+    PyObject *type, *value, *trace; /* of a failure, if there was one */
+    PyErr_Fetch(&type, &value, &trace);
+    if (first == 0)
+        Py_CLEAR(queued);
+    else
+        PyList_SetSlice(queued, first, PY_SSIZE_T_MAX, NULL);
+    PyErr_Restore(type, value, trace);
+    return result;
+}
+
 /* _backward(roots, grads, retain_graph, create_graph, inputs) */
 static PyObject *backward(PyObject *unused, PyObject *args) {
     PyObject *py_roots, *py_grads, *py_inputs, *result = NULL;
@@ -61,10 +108,11 @@ static PyObject *backward(PyObject *unused, PyObject *args) {
         ok = false;
     }
     if (ok) {
+        Py_ssize_t first = queued_count();
         PyThreadState *state = PyEval_SaveThread();
         tn_status st = tn_backward(roots.v, grads.v, roots.n, inputs.v, inputs.n, retain, create);
         PyEval_RestoreThread(state);
-        if (tnp_check(st) == 0) result = Py_BuildValue("");
+        result = end_pass(first, tnp_check(st) == 0 ? Py_BuildValue("") : NULL);
     }
     tensors_free(&roots);
     tensors_free(&grads);
@@ -99,11 +147,12 @@ static PyObject *grad(PyObject *unused, PyObject *args) {
     tn_tensor **ret = ok ? PyMem_Calloc((size_t)inputs.n + 1, sizeof *ret) : NULL;
     if (ok && !ret) PyErr_NoMemory();
     if (ret) {
+        Py_ssize_t first = queued_count();
         PyThreadState *state = PyEval_SaveThread();
         tn_status st = tn_grad(outputs.v, grads.v, outputs.n, inputs.v, inputs.n, retain, create,
                                allow_unused, ret);
         PyEval_RestoreThread(state);
-        if (tnp_check(st) == 0) result = take_tuple(ret, inputs.n);
+        result = end_pass(first, tnp_check(st) == 0 ? take_tuple(ret, inputs.n) : NULL);
         PyMem_Free(ret);
     }
     tensors_free(&outputs);
@@ -349,6 +398,7 @@ static PyMethodDef functions[] = {
     {"_hangs_on_others", history_others, METH_VARARGS, "Whether other leaves are in the history."},
     {"_edge_tensor", tnp_edge_tensor, METH_VARARGS, "A stand-in for an output of a node."},
     {"_current_pass", current_pass, METH_NOARGS, "(number or 0, for given tensors only)"},
+    {"_queue_callback", queue_callback, METH_O, "Calls it when the running pass has ended."},
     {"_pass_reaches", pass_reaches, METH_O, "Whether the running pass computes t's gradient."},
     {"_note_write", note_write, METH_O, "Counts a write that somebody else has made."},
     {"_backward", backward, METH_VARARGS, "_backward(roots, grads, retain, create, inputs)"},

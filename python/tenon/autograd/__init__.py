@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenon import _C, Tensor, stack
@@ -45,8 +45,20 @@ class _VariableMeta(type):
         return isinstance(instance, Tensor)
 
 
+class _Engine:
+    """What programs ask of that which runs backward passes."""
+
+    @staticmethod
+    def queue_callback(callback: Callable[[], Any]) -> None:
+        """Calls it when the backward pass that runs has ended, after those queued before; a pass
+        that fails forgets it. RuntimeError outside of backward."""
+        _C._queue_callback(callback)
+
+
 class Variable(metaclass=_VariableMeta):
     """The old way to make a tensor that records gradients: a leaf over the same memory."""
+
+    _execution_engine = _Engine()
 
     def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Any:
         return data.detach().requires_grad_(requires_grad)
