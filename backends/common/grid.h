@@ -43,21 +43,23 @@ TMPL_INLINE A grid_reflect(A x, int64_t size, bool corners, A *ret_turn) {
 /* What no int holds, and NaN, is far outside. */
 TMPL_INLINE A grid_hold(A x) { return x < (A)INT32_MAX - 1 && x > (A)INT32_MIN + 1 ? x : -100; }
 
+/* Where x is not finite, an image shows NaN, and a volume what is outside. */
+TMPL_INLINE A grid_shown(A x, int axes) { return axes == 2 ? x : grid_hold(x); }
+
 TMPL_INLINE A grid_inside(A x, int64_t size, int64_t padding, bool corners, A *ret_turn) {
     if (padding == GRID_REFLECTION) x = grid_reflect(x, size, corners, ret_turn);
     if (padding != GRID_ZEROS) x = grid_clip(x, size, ret_turn);
-    return grid_hold(x);
+    return x;
 }
 
-TMPL_INLINE int32_t grid_within(int64_t at, int64_t size) {
-    return at >= 0 && at < size ? (int32_t)at : -1;
+TMPL_INLINE int32_t grid_within(A at, int64_t size) {
+    return at >= 0 && at < (A)size ? (int32_t)at : -1;
 }
 
-/* x stands near enough for its neighbours to be whole numbers. */
+/* Where x is not finite the weights are NaN. */
 TMPL_INLINE void grid_cubic(A x, A slope, int64_t size, int64_t padding, bool corners,
                             grid_taps *ret) {
     const A a = (A)-0.75;
-    x = x < (A)INT32_MAX - 4 && x > (A)INT32_MIN + 4 ? x : -100;
     A low = GRID_MATH(floor)(x), t = x - low, turn = 1;
     ret->count = 4;
     for (int i = 0; i < 4; i++) {
@@ -69,7 +71,7 @@ TMPL_INLINE void grid_cubic(A x, A slope, int64_t size, int64_t padding, bool co
         ret->d[i] = d * side * slope;
         ret->dd[i] = (far ? 6 * a * u - 10 * a : 6 * (a + 2) * u - 2 * (a + 3)) * slope * slope;
         A at = grid_inside(low + (A)(i - 1), size, padding, corners, &turn);
-        ret->at[i] = grid_within((int64_t)at, size);
+        ret->at[i] = grid_within(at, size);
     }
 }
 

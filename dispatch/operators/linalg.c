@@ -184,9 +184,8 @@ tn_status tni_composite_outer(const void *args, tn_tensor **rets) {
 /* In the dtype of all three, whatever their ranks. Bools are joined by and, sums by or. */
 tn_status tni_composite_addr(const void *args, tn_tensor **rets) {
     const tn_addr_args *a = args;
-    if (a->input->ndim > 2)
-        return tn_fail(TN_E_SHAPE, 0, "addr: the input of %d dimensions is no matrix to add to",
-                       (int)a->input->ndim);
+    const int64_t shape[] = {a->vec1->numel, a->vec2->numel};
+    TN_TRY(rule_expandable(a->input, 2, shape));
     tni_scope s = {0};
     tn_scalar_box by, of;
     int32_t dtype = tn_dtype_promote(

@@ -11,6 +11,7 @@
 #include <tenon/ops_pointwise.h>
 #include <tenon/ops_shape.h>
 
+#include "device_priv.h"
 #include "op_math.h"
 #include "scope_priv.h"
 
@@ -23,9 +24,9 @@ tn_status tni_composite_complex(const void *args, tn_tensor **rets) {
     tn_tensor *parts[2] = {NULL, NULL}, *r = NULL;
     int64_t shape[TN_MAX_DIMS];
     int32_t n = 0;
-    if (dtype != tn_view_dtype(a->imag) || (dtype != TN_F32 && dtype != TN_F64))
-        return tn_fail(dtype == TN_F16 ? TN_E_UNSUPPORTED : TN_E_STATE, -1,
-                       "Expected both inputs to be Float or Double tensors but got %s and %s",
+    if (dtype != tn_view_dtype(a->imag) || (dtype != TN_F16 && dtype != TN_F32 && dtype != TN_F64))
+        return tn_fail(TN_E_STATE, -1,
+                       "Expected both inputs to be Half, Float or Double tensors but got %s and %s",
                        tni_type_text(dtype), tni_type_text(tn_view_dtype(a->imag)));
     TN_TRY(tni_broadcast_shapes(a->real->ndim, a->real->shape, a->imag->ndim, a->imag->shape, &n,
                                 shape));
@@ -57,15 +58,17 @@ tn_status tni_composite_cross(const void *args, tn_tensor **rets) {
         return tn_fail(TN_E_SHAPE, 1,
                        "linalg.cross: inputs must have the same number of dimensions.");
     if (a->dim.has) {
-        dim = a->dim.value + (n - a->input->ndim); /* it was wrapped by the rank of input */
+        dim = a->dim.value;
     } else {
-        while (dim < n && shape[dim] != 3) dim++;
+        while (dim < n && a->input->shape[dim] != 3) dim++;
         if (dim == n) return tn_fail(TN_E_STATE, 2, "no dimension of size 3 in input");
     }
-    if (dim >= n || shape[dim] != 3)
+    long long mine = dim < n ? a->input->shape[dim] : 1;
+    long long others = dim < n ? a->other->shape[dim] : 1;
+    if (mine != 3 || others != 3)
         return tn_fail(TN_E_STATE, 2,
-                       "linalg.cross: inputs dimension %lld must have length 3. Got %lld",
-                       (long long)dim, (long long)(dim < n ? shape[dim] : 1));
+                       "linalg.cross: inputs dimension %lld must have length 3. Got %lld and %lld",
+                       (long long)dim, mine, others);
     tn_tensor *x = scope_expand(&s, tni_t(a->input), tn_ints_of(shape, n));
     tn_tensor *y = scope_expand(&s, tni_t(a->other), tn_ints_of(shape, n));
     tn_tensor *one = scope_mul(&s, rolled(&s, x, -1, dim), rolled(&s, y, -2, dim));
@@ -223,8 +226,18 @@ static tn_status check_weights(const tn_view *w, bool counts) {
     if (st == TN_OK) st = tn_tensor_item(least, &value);
     tn_tensor_unref(&least);
     if (st != TN_OK) return st;
-    bool negative = counts ? value.i < 0 : value.re < 0;
+    bool negative = counts ? value.i < 0 : !(value.re >= 0);
     return negative ? tn_fail(TN_E_STATE, -1, "cov(): %s cannot be negative", name) : TN_OK;
+}
+
+static bool is_zero(tn_scalar x) { return x.re == 0 && x.im == 0; }
+static bool is_negative(tn_scalar x) { return x.re < 0; }
+
+/* Whether a tensor of one element that has a value is so. */
+static bool known_to_be(tni_scope *s, const tn_tensor *t, bool (*is)(tn_scalar x)) {
+    if (s->st != TN_OK || tni_is_meta(tn_tensor_view(t))) return false;
+    tn_scalar value = scope_item(s, t);
+    return s->st == TN_OK && is(value);
 }
 
 tn_status tni_composite_cov(const void *args, tn_tensor **rets) {
@@ -252,6 +265,8 @@ tn_status tni_composite_cov(const void *args, tn_tensor **rets) {
         if (tni_result_dtype(both, 2) == TN_NO_DTYPE) s.st = tni_fail_promotions(both, 2);
         w = scope_convert(&s, w, tni_result_dtype(both, 2));
         total = scope_sum(&s, w, tn_ints_none(), 0);
+        if (known_to_be(&s, total, is_zero))
+            s.st = tn_fail(TN_E_STATE, -1, "cov(): weights sum to zero, can't be normalized");
         mean = scope_sum(&s, scope_mul(&s, x, w), TN_INTS(1), 1);
         mean = scope_true_divide(&s, mean, total);
         norm = total;
@@ -263,6 +278,8 @@ tn_status tni_composite_cov(const void *args, tn_tensor **rets) {
         } else {
             norm = scope_add_number(&s, total, -(double)a->correction);
         }
+        if (known_to_be(&s, norm, is_negative))
+            norm = SCOPE(&s, tn_zeros_like(norm, -1, -1, TN_FORMAT_PRESERVE, scope_slot(&s)));
     } else {
         mean = scope_mean(&s, x, TN_INTS(1), 1);
         norm = NULL;

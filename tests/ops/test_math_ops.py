@@ -66,7 +66,7 @@ def test_against_torch(name: str) -> None:
 
 
 def test_cross_takes_the_first_dimension_of_three() -> None:
-    x, y = RNG.normal(size=(2, 3, 3)), RNG.normal(size=(1, 1, 3))
+    x, y = RNG.normal(size=(2, 3, 3)), RNG.normal(size=(1, 3, 3))
     got = tn.cross(tn.from_numpy(x), tn.from_numpy(y))
     np.testing.assert_allclose(got.numpy(), np.cross(x, np.broadcast_to(y, x.shape), axis=1))
 

@@ -25,7 +25,6 @@ DTYPES = [
 INTEGERS = "uint8 int8 int16 int32 int64"
 COMPLEX = "complex64 complex128"
 GAPS = {
-    "complex": "float16",
     "relu6": "uint8",
     "native_layer_norm": "float16 bfloat16",
     "native_batch_norm": "float16 bfloat16",

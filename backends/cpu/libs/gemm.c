@@ -7,6 +7,7 @@
 #include "gemm.h"
 
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
 #include "blas.h"
@@ -74,17 +75,18 @@ void cpu_dgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, double alpha, co
 }
 
 /* A product with one column: y = alpha * op(A) x + beta * y. A y that is not read may hold NaN,
- * which not every BLAS clears by a multiplication with zero. */
+ * which not every BLAS clears by a multiplication with zero, or makes by one with NaN. */
 static void run_gemv(int32_t dtype, layout a, int m, int k, double alpha, const void *av,
                      const void *x, int64_t incx, double beta, void *y, int64_t incy) {
     int rows = a.trans ? k : m, cols = a.trans ? m : k;
-    for (int64_t i = 0; beta == 0.0 && i < m; i++) {
+    for (int64_t i = 0; (beta == 0.0 || isnan(beta)) && i < m; i++) {
         if (dtype == TN_F32) {
-            ((float *)y)[i * incy] = 0.0f;
+            ((float *)y)[i * incy] = (float)beta;
         } else {
-            ((double *)y)[i * incy] = 0.0;
+            ((double *)y)[i * incy] = beta;
         }
     }
+    if (isnan(beta)) beta = 1.0;
     if (dtype == TN_F32) {
         BLAS(cblas_sgemv)
         (BLAS_ROWS, blas_trans(a.trans), rows, cols, (float)alpha, av, a.ld, x, (int)incx,
@@ -367,6 +369,7 @@ tn_status cpu_gemm(const tn_call *call, const gemm_args *g) {
     if (g->k == 0) {
         /* The BLAS still scales C, whatever the operands are. */
         t.a = t.b = (gemm_mat){g->c, 1, 1, 0};
+        t.alpha.re = t.alpha.im = 0.0;
         return run_blas(&t, (layout){0, 1}, (layout){0, (int)g->n});
     }
     layout a, b;

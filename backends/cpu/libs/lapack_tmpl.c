@@ -198,6 +198,8 @@ static int cholesky_of(const job *j, int64_t i, char *room) {
     }
     if (n <= TINY) return tiny_cholesky(n, out);
     LAPACK(potrf)("U", &n, out, &n, &info, 1);
+    for (int r = 0; info == 0 && r < n; r++) /* not every LAPACK sees NaN */
+        info = isnan(re(out[r * (int64_t)n + r])) ? r + 1 : 0;
     return info;
 }
 

@@ -106,13 +106,13 @@ static void nearest_lines(const T *x, int64_t size, int64_t n, lines *ret) {
     }
 }
 
-/* `slope` moves as the number of the grid does. */
+/* `slope` moves as the number of the grid does. What is not finite has weights that are NaN. */
 static void linear_lines(const T *x, const T *slope, int64_t size, int64_t n, lines *ret) {
     ret->count = 2;
     TMPL_VECTOR
     for (int64_t p = 0; p < n; p++) {
         T low = (T)floor((double)x[p]), w = x[p] - low;
-        int32_t at = (int32_t)low, next = at + 1, most = (int32_t)size;
+        int32_t at = (int32_t)grid_hold(low), next = at + 1, most = (int32_t)size;
         bool in = at >= 0 && at < most, in_next = next >= 0 && next < most;
         ret->in[0][p] = in;
         ret->in[1][p] = in_next;
@@ -146,7 +146,7 @@ static void lines_of(const grid_job *j, int64_t n, int64_t first, int a, const b
     TMPL_VECTOR
     for (int64_t p = 0; p < b->n; p++) {
         T in = j->padding == GRID_ZEROS ? x[p] : grid_clip(x[p], size, &slope[p]);
-        x[p] = grid_hold(in);
+        x[p] = grid_shown(in, (int)axes);
     }
     if (j->mode == GRID_NEAREST)
         nearest_lines(x, size, b->n, ret);

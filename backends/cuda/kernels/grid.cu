@@ -26,7 +26,7 @@ TMPL_INLINE int64_t grid_groups(const cuda_grid_args &a) {
 }
 
 /* N neighbours along one dimension. */
-template <int N>
+template <int N, int AXES>
 TMPL_INLINE void grid_axis(const cuda_grid_args &a, int axis, A g, grid_taps *ret) {
     int64_t size = a.size[axis];
     A x = grid_place(g, size, a.corners), slope = grid_slope(size, a.corners);
@@ -34,14 +34,14 @@ TMPL_INLINE void grid_axis(const cuda_grid_args &a, int axis, A g, grid_taps *re
         grid_cubic(x, slope, size, a.padding, a.corners, ret);
         return;
     }
-    x = grid_inside(x, size, a.padding, a.corners, &slope);
+    x = grid_shown(grid_inside(x, size, a.padding, a.corners, &slope), AXES);
     A low = N == 1 ? GRID_MATH(rint)(x) : GRID_MATH(floor)(x);
-    ret->at[0] = grid_within((int64_t)low, size);
+    ret->at[0] = grid_within(low, size);
     ret->w[0] = N == 1 ? 1 : 1 - (x - low);
     ret->d[0] = N == 1 ? 0 : -slope;
     ret->dd[0] = 0;
     if (N == 1) return;
-    ret->at[1] = grid_within((int64_t)low + 1, size);
+    ret->at[1] = grid_within(low + 1, size);
     ret->w[1] = x - low;
     ret->d[1] = slope;
     ret->dd[1] = 0;
@@ -59,7 +59,7 @@ template <int N, int AXES> struct grid_look {
         moves = a.along ? true : false;
 #pragma unroll
         for (int d = 0; d < AXES; d++) {
-            grid_axis<N>(a, d, LOAD(((const T *)a.grid)[first + d]), &axis[d]);
+            grid_axis<N, AXES>(a, d, LOAD(((const T *)a.grid)[first + d]), &axis[d]);
             along[d] = moves ? LOAD(((const T *)a.along)[first + d]) : (A)0;
         }
     }

@@ -352,8 +352,10 @@ static int mismatch(tnp_mismatch *why, enum tnp_mismatch_kind kind, int32_t para
 }
 
 /* Keywords that belong to the binding, not to the operator. */
-static int take_extra(const tnp_overload *o, PyObject *name, PyObject *value, tnp_extras *extras) {
-    if (name == tnp.str_out && !(o->meta.flags & (TNI_OP_NO_OUT | TNI_OP_LIST_OUT))) {
+static int take_extra(const tnp_overload *o, enum tnp_form form, PyObject *name, PyObject *value,
+                      tnp_extras *extras) {
+    bool has_out = !(o->meta.flags & (TNI_OP_NO_OUT | TNI_OP_LIST_OUT));
+    if (name == tnp.str_out && has_out && form != TNP_FORM_INPLACE) {
         extras->out = value == Py_None ? NULL : value;
         return 1;
     }
@@ -372,12 +374,13 @@ static int take_extra(const tnp_overload *o, PyObject *name, PyObject *value, tn
            (value == Py_None || tnp_layout_value(value) == TN_LAYOUT_STRIDED);
 }
 
-static int take_extras(const tnp_overload *o, keywords *k, tnp_extras *extras, tnp_mismatch *why) {
+static int take_extras(const tnp_overload *o, enum tnp_form form, keywords *k, tnp_extras *extras,
+                       tnp_mismatch *why) {
     for (int32_t i = 0; i < k->n; i++) {
         bool known = false;
         for (int32_t p = 0; p < o->nparams && !known; p++) known = o->params[p].name == k->name[i];
         if (known) continue;
-        int r = take_extra(o, k->name[i], k->value[i], extras);
+        int r = take_extra(o, form, k->name[i], k->value[i], extras);
         if (r < 0) return r;
         if (r == 0) {
             why->value = k->name[i];
@@ -453,7 +456,7 @@ static int bind_once(tnp_overload *o, enum tnp_form form, PyObject *self, PyObje
         why->value = nargs ? args[0] : k->value[0]; /* something has to be a tensor */
         return mismatch(why, TNP_BAD_TYPE, 0, 1);
     }
-    return k->used == k->n ? 1 : take_extras(o, k, extras, why);
+    return k->used == k->n ? 1 : take_extras(o, form, k, extras, why);
 }
 
 /* The parameter that a keyword means when it is not spelt by an interned string, or in NumPy's way. */
