@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import tenon as tn
+from tenon import _program
 from tenon.autograd import forward_ad, graph
 from tenon.utils.checkpoint import checkpoint
 from test_nothing_leaks import grows, pytestmark  # noqa: F401
@@ -201,10 +202,103 @@ def copies() -> None:
     tn.tensor(TABLE.tolist())
 
 
+class Sized:
+    """A sequence that is neither a list nor a tuple, and an array by DLPack."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, i: int) -> int:
+        return (2, 3)[i]
+
+    def __dlpack__(self, **given: Any) -> Any:
+        return DATA.__dlpack__(**given)
+
+    def __dlpack_device__(self) -> Any:
+        return DATA.__dlpack_device__()
+
+
+DATA = tn.zeros(3, 4)
+
+
+def indices() -> None:
+    DATA[0] = 3
+    DATA[1, 2] = 2.5
+    DATA[DATA > 2] = 1
+    DATA[:, [0, 1]] = tn.ones(3, 2)
+    DATA[tn.tensor([1]), ...] = DATA[0]
+    DATA[0, 1].item()
+    DATA[1:, None, ::2].shape.numel()
+    float(DATA[0, 0]), DATA.tolist(), repr(DATA)
+    with suppress(IndexError):
+        DATA[7]
+    with suppress(IndexError):
+        DATA[0, 1, 2] = 1
+    with suppress(RuntimeError):
+        DATA[0] = tn.ones(7)
+
+
+def arguments() -> None:
+    sized = Sized()
+    tn.from_dlpack(sized)
+    tn.Size(sized), tn.Size([1, 2]) + (3,)
+    for shape in ((2, 3), [2, 3], tn.Size([2, 3])):
+        tn.zeros(shape), tn.zeros(shape, dtype=tn.float16, device="cpu")
+    tn.tensor([[1, 2], (3, 4)]), tn.tensor([[1.5], [True]]), tn.as_tensor([1j])
+    tn.tensor(DATA.numpy()), tn.asarray(DATA.numpy()[0])
+    tn.add(input=DATA, other=2, alpha=3), DATA.sum(dim=(0, 1), keepdim=True)
+    tn.add(DATA, 1, out=tn.empty(3, 4)), DATA + 1.5, 2 - DATA, DATA == 3
+    DATA.to(tn.float64), DATA.to("cpu"), DATA.to(DATA), DATA.type("torch.DoubleTensor")
+    for wrong in ([1, [2]], [[1], [2, 3]], ["a"], [2**70], object()):
+        with suppress(TypeError, ValueError, RuntimeError):
+            tn.tensor(wrong)
+    for call in (lambda: DATA.sum(dim="a"), lambda: tn.zeros(-1), lambda: DATA.view(5),
+                 lambda: tn.add(DATA), lambda: tn.add(DATA, 1, what=2), lambda: DATA + object(),
+                 lambda: tn.device("nowhere"), lambda: tn.cat([DATA, 3])):  # fmt: skip
+        with suppress(TypeError, RuntimeError):
+            call()
+
+
+def attributes() -> None:
+    t = DATA.clone()
+    t.requires_grad = True
+    for name, value in (("requires_grad", 1), ("grad", 3), ("data", 3), ("real", 3)):
+        with suppress(TypeError, RuntimeError):
+            setattr(t, name, value)
+    t.mine = [t]
+    node = (t * 2).grad_fn
+    repr(node), node.name(), node.next_functions, node.metadata
+    with suppress(AttributeError):
+        node._saved_nothing
+    t.mine = None
+    t.T, t.mT, t.H, t.itemsize, t.nbytes, t.stride(), t.grad_fn, t.is_leaf
+    tn.Generator().manual_seed(3).get_state()
+
+
+def programs() -> None:
+    x = tn.ones(2, 3)
+    program, _ = _program.record(lambda: [(x * W).exp(), x.topk(2)[0]], {"x": x}, [("w", 0, W)])
+    program.optimize()
+    str(program), program.print("dot"), program.print("json"), program.inputs, program.weights
+    again = _program.load(program.to_bytes())
+    again(x), again.fused, again.regions
+    again.set_weight(0, tn.zeros(1))
+    for wrong in (b"", program.to_bytes()[:-9]):
+        with suppress(RuntimeError, ValueError):
+            _program.load(wrong)
+    with suppress(ZeroDivisionError):
+        _program.record(lambda: [x * 2, 1 // 0], {"x": x})
+    with suppress(RuntimeError):
+        program(tn.ones(3, 2))
+
+
+W = tn.tensor([0.5])
+
+
 STEPS: list[Callable[[], None]] = [
     broadcast, summed, recorded_sums, twice, sparse_rows, parts, complex_and_wide, changed_slices,
     functions, failures, hooks, packed, again, forward, transformed, trained, half_precision,
-    copies,
+    indices, arguments, attributes, programs, copies,
 ]  # fmt: skip
 
 

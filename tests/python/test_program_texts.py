@@ -1,0 +1,128 @@
+"""A recorded program as text, as a picture and as data: every kind of argument is there as it was
+given, and a program that was written down computes the same."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+from tenon import _program
+
+F = tn.nn.functional
+
+
+def calls(x: Any, w: Any) -> list[Any]:
+    y = x.clamp(-0.5, math.inf)
+    wide = y.to(tn.float64).sum([0, 1], keepdim=True)
+    both = tn.cat([x, y], 1).masked_fill(x.repeat(1, 2) > 0, math.nan)
+    half = tn.full((2,), 3.0, dtype=tn.float16, device="cpu")
+    padded = F.pad(x, (1, 1), value=-2.0).add(w, alpha=0.1)
+    rest = [F.gelu(x, approximate="tanh"), tn.mul(y, 1 + 2j), x.argmax(), *x.topk(2)]
+    return [wide, both, half, padded, *rest]
+
+
+def recorded(rows: int = 2) -> tuple[_program.Program, Sequence[Any]]:
+    x, w = tn.arange(3.0 * rows).reshape(rows, 3) - 2, tn.tensor([0.25])
+    return _program.record(lambda: calls(x, w), {"x": x}, [("w", 0, w)])
+
+
+LINES = """
+program(%x: float32[2, 3]):
+%2 = clamp(input=%x, min=-0.5, max=inf)  # float32[2, 3]
+dtype=float64, device=None, non_blocking=False
+= sum(input=%3, dim=[0, 1], keepdim=True, dtype=None)  # float64[1, 1]
+= cat(tensors=[%x, %2], dim=1)  # float32[2, 6]
+= repeat(input=%x, repeats=[1, 2])  # float32[2, 6]
+= gt(input=%6, other=0)  # bool[2, 6]
+value=nan)  # float32[2, 6]
+= full(size=[2], fill_value=3.0, dtype=float16, device=cpu:0)  # float16[2]
+= pad(input=%x, pad=[1, 1], mode="constant", value=-2.0)  # float32[2, 5]
+alpha=0.10000000000000001)  # float32[2, 5]
+approximate="tanh")  # float32[2, 3]
+other=complex(1, 2))  # complex64[2, 3]
+= argmax(input=%x, dim=None, keepdim=False)  # int64[]
+= topk(input=%x, k=2, dim=1, largest=True, sorted=True)  # float32[2, 2], int64[2, 2]
+""".strip().splitlines()
+
+
+def test_text_shows_every_kind_of_argument() -> None:
+    text = str(recorded()[0])
+    assert [line for line in LINES if line not in text] == []
+    assert len(re.findall("^  %", text, re.M)) == 15  # a weight and fourteen nodes
+    assert text.splitlines()[-1].count("%") == 9
+
+
+def test_data_has_the_arguments_as_they_were_given() -> None:
+    data = recorded()[0].data
+    args = {node["op"]: node["args"] for node in data["nodes"]}
+    assert args["clamp"] == {"input": {"v": 0}, "min": -0.5, "max": {"f": "inf"}}
+    assert args["sum"]["dim"] == [0, 1] and args["sum"]["keepdim"] is True
+    assert args["sum"]["dtype"] is None
+    assert args["cat"] == {"tensors": [{"v": 0}, {"v": 2}], "dim": 1}
+    assert args["masked_fill"]["value"] == {"f": "nan"}
+    assert args["full"] == {"size": [2], "fill_value": 3.0, "dtype": {"dtype": "float16"},
+                            "device": {"device": "cpu:0"}}  # fmt: skip
+    assert args["pad"] == {"input": {"v": 0}, "pad": [1, 1], "mode": "constant", "value": -2.0}
+    assert args["add"]["alpha"] == 0.1 and args["add"]["other"] == {"v": 1}
+    assert args["mul"]["other"] == {"c": [1, 2]}
+    assert args["argmax"] == {"input": {"v": 0}, "dim": None, "keepdim": False}
+    roles = [v["role"] for v in data["values"]]
+    assert roles[:2] == ["input", "weight"] and set(roles[2:]) == {"node"}
+    assert [data["values"][i]["name"] for i in (0, 1)] == ["x", "w"]
+    assert data["inputs"] == [0] and len(data["outputs"]) == 9
+
+
+def test_picture_has_a_node_for_each_call_and_an_arrow_for_each_operand() -> None:
+    program, _ = recorded()
+    dot, data = program.print("dot"), program.data
+    assert 'v0 [shape=ellipse, label="x\\nfloat32[2, 3]"];' in dot
+    assert 'v1 [shape=note, label="w\\nfloat32[1]"];' in dot
+    boxes = re.findall(r'n(\d+) \[shape=box, label="(\w+)\\n(.*)"\];', dot)
+    assert [op for _, op, _ in boxes] == [node["op"] for node in data["nodes"]]
+    assert boxes[-1][2] == "float32[2, 2]\\nint64[2, 2]"
+    arrows = {tuple(a) for a in re.findall(r"(\w+) -> (\w+);", dot)}
+    maker = {out: f"n{i}" for i, node in enumerate(data["nodes"]) for out in node["outs"]}
+    maker |= {0: "v0", 1: "v1"}
+    wanted = {
+        (maker[int(v)], f"n{i}")
+        for i, node in enumerate(data["nodes"])
+        for v in re.findall(r"\{'v': (\d+)\}", str(node["args"]))
+    }
+    wanted |= {(maker[v], f"o{i}") for i, v in enumerate(data["outputs"])}
+    assert arrows == wanted
+
+
+def test_what_was_written_down_computes_the_same() -> None:
+    program, results = recorded()
+    again = _program.load(program.to_bytes())
+    assert str(again) == str(program) and again.data == program.data
+    x = tn.arange(6.0).reshape(2, 3) - 2
+    for run in (program, again):
+        for got, want in zip(run(x), results, strict=True):
+            assert got.dtype is want.dtype
+            np.testing.assert_array_equal(got.numpy(), want.numpy())
+    again.note = "of mine"
+    assert _program.load(again.to_bytes()).note == "of mine" and program.note == ""
+
+
+@pytest.mark.parametrize("low, high", [(1, 4), (2, 2)])
+def test_a_free_size_has_its_name_and_bounds(low: int, high: int) -> None:
+    program, other = recorded(2)[0], recorded(5)[0]
+    program.generalize(other, [0], 0, low, high, "n")
+    assert "program(%x: float32[n, 3])" in str(program)
+    assert f"size n: {low} to {high}" in str(program)
+    assert program.inputs[0][2] == (-1, 3)
+    for rows in range(1, 6):
+        x = tn.arange(3.0 * rows).reshape(rows, 3)
+        if low <= rows <= high:
+            want = calls(x, tn.tensor([0.25]))
+            for got, w in zip(program(x), want, strict=True):
+                np.testing.assert_array_equal(got.numpy(), w.numpy())
+        else:
+            with pytest.raises((RuntimeError, ValueError), match="n"):
+                program(x)
