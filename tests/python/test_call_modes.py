@@ -323,3 +323,49 @@ def test_function_modes_see_what_makes_tensors_and_functions_whole() -> None:
         return said
 
     stored.same(look(tn), stored.of_torch(look))
+
+
+def test_tensors_of_one_element_are_numbers_where_no_gradient_goes_through_them() -> None:
+    def run(lib: Any) -> list[Any]:
+        x, y = lib.tensor([1.0, 2.0]), lib.tensor([10.0, 20.0])
+        two = lib.tensor(2.0)
+        found = [
+            lib.add(x, y, alpha=two), lib.sub(x, y, alpha=lib.tensor(2)),
+            lib.addcmul(x, y, y, value=two), lib.clamp(x, max=lib.tensor(1.5)),
+            lib.lerp(x, y, two / 4),
+        ]  # fmt: skip
+        for number in (lib.ones((), device="meta"), lib.ones(1), lib.ones(2), lib.ones(0)):
+            try:
+                lib.add(x, y, alpha=number)
+                found.append("taken")
+            except (RuntimeError, TypeError):
+                found.append("refused")
+        return found
+
+    stored.same(run(tn), stored.of_torch(run))
+
+
+def test_modes_of_inference_nest_and_decorate() -> None:
+    def run(lib: Any) -> list[Any]:
+        seen = []
+
+        def note() -> None:
+            x = lib.ones(1)
+            seen.append((lib.is_inference_mode_enabled(), lib.is_grad_enabled(), x.is_inference()))
+
+        with lib.inference_mode():
+            note()
+            with lib.inference_mode(False):
+                note()
+                with lib.no_grad(), lib.inference_mode(mode=True):
+                    note()
+            note()
+        note()
+        lib.inference_mode()(note)()
+        lib.inference_mode(False)(note)()
+        lib.inference_mode(note)()
+        with lib.no_grad():
+            lib.inference_mode(False)(note)()
+        return [int(v) for row in seen for v in row]
+
+    stored.same(run(tn), stored.of_torch(run))

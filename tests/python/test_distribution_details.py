@@ -382,3 +382,17 @@ def test_a_circle_that_is_concentrated_ends(concentration: float) -> None:
         assert 0.9 < x.std() * math.sqrt(concentration) < 1.1
     else:
         assert np.abs(x).max() < 1e-12
+
+
+@pytest.mark.parametrize("first, low, high", [
+    ("Exponential(1.5)", 0.0, 40.0), ("Gamma(2.5, 1.25)", 0.0, 60.0),
+    ("Uniform(-0.5, 2.0)", -0.5, 2.0),
+])  # fmt: skip
+def test_distance_to_a_gumbel_is_its_integral(first: str, low: float, high: float) -> None:
+    p, q = eval(f"D.{first}"), D.Gumbel(0.5, 2.0)
+    edges = np.linspace(low, high, 200_001)
+    x = tenon.tensor((edges[1:] + edges[:-1]) / 2)
+    mine, other = p.log_prob(x).numpy(), (x.numpy() - 0.5) / 2
+    log_q = -np.log(2.0) - other - np.exp(-other)
+    want = (np.exp(mine) * (mine - log_q)).sum() * (edges[1] - edges[0])
+    assert D.kl_divergence(p, q).item() == pytest.approx(want, rel=1e-6)

@@ -324,7 +324,7 @@ def test_refusals() -> None:
     prepared(tn.randn(3, 2))
     with pytest.raises(ValueError, match="symmetric"):
         tq.convert(prepared)
-    with pytest.raises(NotImplementedError, match="fuse"):
+    with pytest.raises(AssertionError, match="fuse"):
         tq.fuse_modules(nn.Sequential(nn.ReLU(), nn.Linear(2, 2)), ["0", "1"])
     with pytest.raises(AssertionError, match="backend"):
         tq.get_default_qconfig("abacus")

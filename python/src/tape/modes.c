@@ -85,8 +85,8 @@ static PyObject *enter(PyObject *self, PyObject *unused) {
     bool is_inference = PyType_IsSubtype(Py_TYPE(self), inference_type);
     if (is_inference)
         m->old_inference = m->old_inference << 1 | (tn_inference_set_enabled(m->inference) != 0);
-    /* inference_mode(False) is normal mode again; the state of recording stays as it is. */
-    bool on = is_inference ? !m->inference && tn_grad_enabled() : m->on;
+    /* inference_mode(False) is normal mode again, in which calls are recorded. */
+    bool on = is_inference ? !m->inference : m->on;
     bool set_already = PyType_IsSubtype(Py_TYPE(self), set_type) && m->depth == 0;
     int old = tn_grad_set_enabled(on);
     if (!set_already) m->old = m->old << 1 | (old != 0);

@@ -45,7 +45,7 @@ def fused(mods: list[Any], qat: bool = False) -> Any:
         layer = _WITH_RELU[type(layer)](layer, relu).train(relu.training)
     if rest or layer is mods[0]:
         names = [kind.__name__ for kind in kinds]
-        raise NotImplementedError(f"Cannot fuse modules: {names}")
+        raise AssertionError(f"Cannot fuse modules: {names}")
     return layer
 
 

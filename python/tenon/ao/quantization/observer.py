@@ -67,7 +67,7 @@ class UniformQuantizationObserverBase(ObserverBase):
         self.has_customized_qrange = quant_min is not None and quant_max is not None
         if self.has_customized_qrange:
             if not quant_min <= 0 <= quant_max or quant_min >= quant_max:
-                raise ValueError("quant_min and quant_max must be ordered and include zero")
+                raise AssertionError("quant_min and quant_max must be ordered and include zero")
             self.quant_min, self.quant_max = quant_min, quant_max
         else:
             self.quant_min, self.quant_max = dtype.low, dtype.high

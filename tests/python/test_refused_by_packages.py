@@ -1,0 +1,187 @@
+"""What quantization, distributions, nested and masked tensors, the array API, pictures and
+libraries of operators refuse, each with the words that only this check says; where PyTorch has the
+call, its class of error is PyTorch's."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import stored
+import tenon as tn
+from refusals import Refusal, by_name, check
+from tenon import array_api as xp
+from tenon.vision import models
+from tenon.vision import ops as vision_ops
+from tenon.vision import transforms as T
+from tenon.vision.transforms import functional as TF
+
+Call = Callable[[Any], Any]
+
+
+def part(lib: Any, *names: str) -> Any:
+    return importlib.import_module(".".join([lib.__name__, *names]))
+
+
+def quantization(lib: Any) -> Any:
+    return part(lib, "ao", "quantization")
+
+
+def nested(lib: Any, *sizes: int) -> Any:
+    return lib.nested.nested_tensor([lib.ones(n, 2) for n in sizes])
+
+
+def normal(lib: Any) -> Any:
+    return lib.distributions.MultivariateNormal(lib.zeros(2), lib.eye(2))
+
+
+class Anything:
+    pass
+
+
+SHARED: dict[str, tuple[str, Call]] = {
+    "grid without zero": (
+        "must be ordered and include zero",
+        lambda t: quantization(t).MinMaxObserver(quant_min=1, quant_max=3),
+    ),
+    "grid in the other order": (
+        "must be ordered and include zero",
+        lambda t: quantization(t).MinMaxObserver(quant_min=3, quant_max=-1),
+    ),
+    "one grid from channels": (
+        "grid is one per tensor",
+        lambda t: quantization(t).MinMaxObserver(qscheme=t.per_channel_affine),
+    ),
+    "channels from one grid": (
+        "grid is one per channel",
+        lambda t: quantization(t).PerChannelMinMaxObserver(qscheme=t.per_tensor_affine),
+    ),
+    "observer for a class": (
+        "QConfig received observer instance",
+        lambda t: quantization(t).QConfig(quantization(t).MinMaxObserver(), Anything),
+    ),
+    "backend": (
+        "backend: abacus not supported",
+        lambda t: quantization(t).get_default_qconfig("abacus"),
+    ),
+    "fused without a layer": (
+        "Cannot fuse modules",
+        lambda t: quantization(t).fuse_modules(
+            t.nn.Sequential(t.nn.ReLU(), t.nn.ReLU()).eval(), ["0", "1"]
+        ),
+    ),
+    "zero below": (
+        "zero_point -1 is below lower bound",
+        lambda t: t.quantize_per_tensor(t.ones(2), 0.1, -1, t.quint8),
+    ),
+    "zero above": (
+        "zero_point 256 is above upper bound",
+        lambda t: t.quantize_per_tensor(t.ones(2), 0.1, 256, t.quint8),
+    ),
+    "grid of whole numbers": (
+        "Quantize only works on Float Tensor",
+        lambda t: t.quantize_per_tensor(t.ones(2, dtype=t.int64), 0.1, 0, t.quint8),
+    ),
+    "too few grids": (
+        "scales and zero points",
+        lambda t: t.quantize_per_channel(t.ones(2, 2), t.ones(1), t.zeros(1), 0, t.qint8),
+    ),
+    "mean of no dimension": (
+        "loc must be at least one-dimensional",
+        lambda t: t.distributions.MultivariateNormal(t.tensor(0.0), t.eye(1)),
+    ),
+    "factor of one dimension": (
+        "cov_factor must be at least two-dimensional",
+        lambda t: t.distributions.LowRankMultivariateNormal(t.zeros(2), t.ones(2), t.ones(2)),
+    ),
+    "diagonal of another size": (
+        "cov_diag must be a batch of vectors",
+        lambda t: t.distributions.LowRankMultivariateNormal(t.zeros(2), t.ones(2, 1), t.ones(3)),
+    ),
+    "density of a number": (
+        "The value argument to log_prob must be a Tensor",
+        lambda t: normal(t).log_prob(3.0),
+    ),
+    "base of too small a shape": (
+        "base_distribution needs to have shape with size at least",
+        lambda t: t.distributions.TransformedDistribution(
+            t.distributions.Normal(0.0, 1.0), t.distributions.transforms.StickBreakingTransform()
+        ),
+    ),
+    "two corrections": (
+        "Only one of unbiased and correction",
+        lambda t: t.masked.var(t.ones(2), 0, unbiased=True, correction=1),
+    ),
+    "nested in another layout": (
+        "nested tensors are strided or jagged",
+        lambda t: t.nested.nested_tensor([t.ones(1)], layout=t.sparse_coo),
+    ),
+    "nested of two ranks": (
+        "must have the same dimension",
+        lambda t: t.nested.nested_tensor([t.ones(1), t.ones(1, 1)]),
+    ),
+}
+
+
+def outcome(call: Call, lib: Any) -> str:
+    try:
+        call(lib)
+    except Exception as e:
+        return type(e).__name__
+    return "taken"
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_refused_with_words_and_pytorchs_class(name: str) -> None:
+    words, call = SHARED[name]
+    with pytest.raises(Exception, match=words):
+        call(tn)
+    stored.same(outcome(call, tn), stored.of_torch(lambda torch: outcome(call, torch)))
+
+
+V, E, X, R, N = ValueError, TypeError, IndexError, RuntimeError, NotImplementedError
+f, image = tn.ones(2, 3), tn.zeros(3, 4, 4)
+ARRAYS: list[Refusal] = [
+    (V, "arange: step is not zero", lambda: xp.arange(0, 3, 0)),
+    (E, "complex numbers do not become", lambda: xp.astype(f * 1j, tn.float32)),
+    (V, "broadcast_shapes:", lambda: xp.broadcast_shapes((2,), (3,))),
+    (V, "an axis stands twice in (0, 0)", lambda: xp.expand_dims(f, axis=(0, 0))),
+    (X, "axis 4 is not one of an array with 3", lambda: xp.expand_dims(f, axis=4)),
+    (V, "squeeze: axis 0 has size 2", lambda: xp.squeeze(f, axis=0)),
+    (V, "reshape: this takes a copy", lambda: xp.reshape(f.t(), (6,), copy=False)),
+    (V, "an array without dimensions", lambda: xp.nonzero(tn.tensor(1.0))),
+    (V, "say the axis of an array with several", lambda: xp.take(f, tn.tensor([0]))),
+    (V, "with other than one dimension", lambda: xp.cumulative_sum(f)),
+    (V, "cross: vectors have 3 elements, not 2", lambda: xp.linalg.cross(f[:, :2], f[:, :2])),
+    (V, "vectors of one length, not 3 and 2", lambda: xp.linalg.vecdot(f, f[:, :2])),
+    (V, "axis counts from the end", lambda: xp.linalg.vecdot(f, f, axis=0)),
+]
+PICTURES: list[Refusal] = [
+    (V, "mode has to be either 'batch' or 'row'",
+     lambda: vision_ops.stochastic_depth(f, 0.5, "column")),
+    (V, "Resize of tensors has no mode", lambda: TF.resize(image, [2, 2], T.InterpolationMode.BOX)),
+    (V, "If size is a sequence, it should have 1 or 2 values", lambda: T.Resize([1, 2, 3])),
+    (V, "is bigger than input size", lambda: TF.five_crop(image, [9, 9])),
+    (V, "transformation_matrix should be square",
+     lambda: T.LinearTransformation(tn.ones(2, 3), tn.ones(2))),
+    (V, "One dtype is needed",
+     lambda: T.LinearTransformation(tn.eye(2), tn.ones(2, dtype=tn.float64))),
+    (V, "is not non-negative", lambda: TF.adjust_brightness(image, -0.1)),
+    (V, "Unsupported SqueezeNet version 2_0", lambda: models.SqueezeNet("2_0")),
+    (V, "length of inception_blocks should be 7",
+     lambda: models.Inception3(inception_blocks=[1])),
+    (V, "expected stages_repeats as list of 3", lambda: models.ShuffleNetV2([1], [1] * 5)),
+    (V, "expected stages_out_channels as list of 5",
+     lambda: models.ShuffleNetV2([1] * 3, [1])),
+    (V, "illegal stride value", lambda: models.shufflenetv2.InvertedResidual(4, 4, 4)),
+    (V, "only supports groups=1", lambda: models.resnet.BasicBlock(4, 4, groups=2)),
+    (N, "Dilation > 1 not supported", lambda: models.resnet.BasicBlock(4, 4, dilation=2)),
+]  # fmt: skip
+CASES = by_name(array=ARRAYS, picture=PICTURES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refused_with_words(name: str) -> None:
+    check(CASES[name])
