@@ -486,3 +486,43 @@ def test_queued_calls_are_let_go_of() -> None:
     assert [ref() for ref in gone] == [None, None]
     with pytest.raises(TypeError, match="takes a callable"):
         _C._queue_callback(3)
+
+
+def test_gradients_lie_as_their_leaves_and_keep_their_imaginary_parts() -> None:
+    def run(lib: Any) -> list[Any]:
+        found: list[Any] = []
+        kind = {"dtype": lib.float64}
+        w, image = lib.arange(12.0, **kind).reshape(3, 4), lib.ones(1, 3, 2, 2, **kind)
+        for leaf in (lib.ones(4, 3, **kind).t(), w.exp(), lib.ones(3, 8, **kind)[:, ::2],
+                     image.to(memory_format=lib.channels_last)):  # fmt: skip
+            x = leaf.detach().requires_grad_()
+            y = (x * w).sum() if x.dim() == 2 else (x * image).exp().sum()
+            y.backward()
+            found += [x.grad, list(x.grad.stride())]
+        z = lib.tensor([1 + 2j, -3j], dtype=lib.complex64, requires_grad=True)
+        v = lib.tensor([0.5 - 1j, 2 + 4j], dtype=lib.complex128)
+        (z * v).sum().real.backward()
+        found.append(z.grad)
+        real = lib.tensor([0.5, 2.0], dtype=lib.float32, requires_grad=True)
+        (real * v).sum().imag.backward()
+        found.append(real.grad)
+        return found
+
+    stored.same(run(tenon), stored.of_torch(run))
+
+
+def test_hooks_stay_where_a_tensor_was_when_they_came() -> None:
+    def run(lib: Any) -> list[Any]:
+        seen: list[Any] = []
+        x = lib.ones(3, dtype=lib.float64, requires_grad=True)
+        y = x * 2
+        y.register_hook(lambda g: seen.append(g.clone()))
+        y.mul_(5)
+        y.register_hook(lambda g: seen.append(g.clone()) or g * 10)
+        y[0] = 7
+        y.retain_grad()
+        y[1:].add_(x[:2])
+        (y * lib.tensor([1.0, 2.0, 3.0], dtype=lib.float64)).sum().backward()
+        return [*seen, x.grad, y.grad]
+
+    stored.same(run(tenon), stored.of_torch(run))

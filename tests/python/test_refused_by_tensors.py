@@ -146,7 +146,7 @@ OPERATORS: dict[str, tuple[str, Call]] = {
         lambda t: t.dot(t.ones(2, 2), t.ones(2)),
     ),
     "addr to more": (
-        "the input of 3 dimensions is no matrix",
+        "The expanded size of the tensor",
         lambda t: t.addr(t.ones(1, 2, 2), t.ones(2), t.ones(2)),
     ),
     "mvlgamma of none": (
