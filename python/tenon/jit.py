@@ -571,6 +571,11 @@ def load(
         raise NotImplementedError(
             "jit.load: a program keeps its device; map_location can only be 'cpu'"
         )
+    if isinstance(f, (str, os.PathLike)):
+        if not os.path.exists(f):
+            raise ValueError(f"The provided filename {f} does not exist")
+        if os.path.isdir(f):
+            raise ValueError(f"The provided filename {f} is a directory")
     program = _notes.read(f, "jit.load")
     made = _of_program(program)
     note = json.loads(program.note)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -188,6 +189,26 @@ def test_programs_at_places_that_are_no_files(tmp_path: Path) -> None:
             with pytest.raises((OSError, RuntimeError, ValueError)):
                 read(path)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_programs_that_cannot_be_opened(tmp_path: Path) -> None:
+    """That is no fault of the file: by the classes that PyTorch's functions raise."""
+    missing, kept = tmp_path / "missing.pt2", tmp_path / "kept.pt2"
+    tn.jit.save(traced(tn.ones(3)), kept)
+    for path, kind in ((missing, FileNotFoundError), (tmp_path, IsADirectoryError)):
+        with pytest.raises(kind):
+            tn.export.load(path)
+        with pytest.raises(ValueError, match="The provided filename .* (does not exist|is a dir)"):
+            tn.jit.load(path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        for load in (tn.jit.load, tn.export.load):
+            with pytest.raises(OSError, match="Too many open files"):
+                load(kept)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert tn.jit.load(kept)(tn.zeros(1)).tolist() == [1, 1, 1]
 
 
 def test_a_pipe_with_a_reader(tmp_path: Path) -> None:

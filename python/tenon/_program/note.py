@@ -15,6 +15,7 @@ from typing import Any
 
 from tenon import _program
 from tenon._program import Program
+from tenon.io.atomic import open_to_read
 from tenon.io.errors import FileFormatError
 
 _FOREIGN = "the file holds a program that jit has not made"
@@ -42,6 +43,7 @@ def read(source: Any, what: str) -> Program:
         source, name = bytes(source), "the file"
     else:
         name = os.fspath(source)
+        open_to_read(name).close()  # what lies there may be no file's fault
     try:
         return _program.load(source)
     except (ValueError, ImportError) as err:  # the latter: a plugin that is not there
