@@ -185,6 +185,14 @@ static void refuse_write(void *ctx, int32_t id) {
     }
 }
 
+static tn_status fail_write(const recorder *r, const tn_op *op) {
+    if (r->broken == TN_OK) return TN_OK;
+    return tn_fail(r->broken, -1,
+                   "%s writes to a tensor that is no input, parameter or buffer of what is "
+                   "recorded: make it one (register_buffer), or work on a clone",
+                   op->info.name);
+}
+
 /* A write by `.data` is none that a gradient would notice; one to the view that stands for it is. */
 static void refuse_aside(void *ctx, int32_t id) {
     recorder *r = ctx;
@@ -229,11 +237,7 @@ static tn_status freeze(recorder *r, const tn_op *op, const void *args, tni_pnod
         if (t) st = value_of(r, t, &n.given[i]);
     }
     if (st == TN_OK) tni_p_each_written(&n, refuse_write, r);
-    if (st == TN_OK && r->broken != TN_OK)
-        st = tn_fail(r->broken, -1,
-                     "%s writes to a tensor that is no input, parameter or buffer of what is "
-                     "recorded: make it one (register_buffer), or work on a clone",
-                     op->info.name);
+    if (st == TN_OK) st = fail_write(r, op);
     if (st == TN_OK) tni_p_each_written(&n, refuse_aside, r);
     if (st == TN_OK) st = r->broken;
     set_modes(r, &n, args);
@@ -378,7 +382,7 @@ static tn_status note_changes(recorder *r, tni_pnode *n, const uint32_t *version
         n->wrote[i] = 1;
         refuse_write(r, n->in[i]);
     }
-    return r->broken;
+    return fail_write(r, n->op);
 }
 
 /* ---- Composites as their parts -----------------------------------------------------------------*/

@@ -280,6 +280,14 @@ def test_hidden_state_is_refused() -> None:
     assert not jit.is_tracing()
 
 
+def test_statistics_that_no_module_has_are_named() -> None:
+    mean, var = tn.zeros(3), tn.ones(3)
+    with pytest.raises(NotImplementedError, match="batch_norm writes to a tensor that is no input"):
+        tn.jit.trace(
+            lambda x: tn.nn.functional.batch_norm(x, mean, var, training=True), tn.ones(2, 3)
+        )
+
+
 def test_wrong_inputs_are_named() -> None:
     traced = jit.trace(lambda image: image @ tn.ones(4, 4), (tn.randn(2, 4, 4),))
     with pytest.raises(RuntimeError, match=r"'image'.*\[batch.*4, 4\], not \[2, 4, 5\]"):
