@@ -233,3 +233,65 @@ def test_ways_of_a_step_that_exclude_each_other() -> None:
         for name in ("Adam", "AdamW"):
             with pytest.raises(kind, match=words):
                 getattr(tn.optim, name)([tn.nn.Parameter(tn.ones(1))], **options)
+
+
+def ones(*size: int, **kind: Any) -> list[Any]:
+    return [tn.ones(*size, **kind)]
+
+
+def step_of(name: str, **given: Any) -> None:
+    """A step on one parameter, some of whose lists are these; refused, it changes nothing."""
+    lists = {"params": ones(2), "grads": ones(2), "steps": [tn.zeros(())]}
+    if name == "_adam_":
+        lists |= {"exp_avgs": ones(2), "exp_avg_sqs": ones(2), "max_exp_avg_sqs": []}
+        numbers = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.0}
+    elif name == "_sgd_":
+        del lists["steps"]
+        lists |= {"momenta": ones(2)}
+        numbers = {"lr": 0.1, "momentum": 0.9}
+    else:
+        lists |= {"first": ones(2), "second": [], "third": [], "rule": "adagrad"}
+        numbers = {"lr": 0.1}
+    lists |= given
+    before = [[t.tolist() for t in v] for v in lists.values() if isinstance(v, list)]
+    try:
+        getattr(tn._C._ops, name)(**lists, **numbers)
+    finally:
+        assert before == [[t.tolist() for t in v] for v in lists.values() if isinstance(v, list)]
+
+
+READ_ONLY = [tn.frombuffer(b"\0" * 8, dtype=tn.float32)]
+LISTS: list[tuple[type[Exception], str, str, dict[str, Any]]] = [
+    (RuntimeError, "adam: steps must be float32 or float64 numbers", "_adam_",
+     {"steps": [tn.zeros((), dtype=tn.int64)]}),
+    (RuntimeError, "adam: steps must be float32 or float64 numbers", "_adam_",
+     {"steps": [tn.zeros(2)]}),
+    (RuntimeError, r"adam: gradients\[0\] has another shape", "_adam_", {"grads": ones(3)}),
+    (ValueError, "adam: the lists have different lengths", "_adam_", {"grads": ones(2) * 2}),
+    (RuntimeError, r"adam: exp_avgs\[0\] has another dtype", "_adam_",
+     {"exp_avgs": ones(2, dtype=tn.float64)}),
+    (ValueError, r"adam: the memory of parameters\[0\] is read-only", "_adam_",
+     {"params": READ_ONLY}),
+    (RuntimeError, r"sgd: gradients\[0\] has another shape", "_sgd_", {"grads": ones(1)}),
+    (ValueError, "sgd: 0 momentum buffers for 1 parameters", "_sgd_", {"momenta": []}),
+    (ValueError, "there is no rule 'newton'", "_rule_", {"rule": "newton"}),
+    (ValueError, "adagrad: 0 first states for 1 parameters", "_rule_", {"first": []}),
+    (RuntimeError, r"adagrad: first states\[0\] has another shape", "_rule_", {"first": ones(3)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, words, name, given", LISTS, ids=lambda v: str(v)[:40])
+def test_lists_of_a_step_fit_together(
+    kind: type[Exception], words: str, name: str, given: dict[str, Any]
+) -> None:
+    with pytest.raises(kind, match=words):
+        step_of(name, **given)
+
+
+def test_norms_and_factors_are_of_kinds_that_are_there() -> None:
+    with pytest.raises(NotImplementedError, match="p must be 1, 2 or inf, not 3"):
+        tn._C._ops._norms(ones(2), 3.0)
+    with pytest.raises(ValueError, match="the list of tensors is empty"):
+        tn._C._ops._norms([], 2.0)
+    with pytest.raises(RuntimeError, match="the factor must have one element, not 2"):
+        tn._C._ops._scale_(ones(2), tn.ones(2))

@@ -126,3 +126,20 @@ def test_a_free_size_has_its_name_and_bounds(low: int, high: int) -> None:
         else:
             with pytest.raises((RuntimeError, ValueError), match="n"):
                 program(x)
+
+
+@pytest.mark.parametrize("length", [15, 16, 21, 22, 31, 32, 33, 40, 64, 65, 90])
+def test_long_chains_are_cut_where_a_kernel_ends(length: int) -> None:
+    def chain(x: Any) -> list[Any]:
+        y = x
+        for k in range(length):
+            y = y * (1 + 1 / (k + 2)) - x if k % 3 else y.add(x, alpha=0.5 + k) / (k + 1.5)
+        return [y]
+
+    x = tn.linspace(-2, 2, 37)
+    program, _ = _program.record(lambda: chain(x), {"x": x})
+    assert program.fused
+    want = chain(x.double())[0].numpy()
+    size = np.abs(want).max()
+    np.testing.assert_allclose(program(x)[0].numpy(), want, rtol=1e-4, atol=1e-5 * size)
+    np.testing.assert_array_equal(program(x)[0].numpy(), chain(x)[0].numpy())
