@@ -13,6 +13,7 @@ import stored
 import tenon as tn
 from refusals import Refusal, by_name, check
 from tenon import array_api as xp
+from tenon.io import safetensors
 from tenon.vision import models
 from tenon.vision import ops as vision_ops
 from tenon.vision import transforms as T
@@ -179,7 +180,30 @@ PICTURES: list[Refusal] = [
     (V, "only supports groups=1", lambda: models.resnet.BasicBlock(4, 4, groups=2)),
     (N, "Dilation > 1 not supported", lambda: models.resnet.BasicBlock(4, 4, dilation=2)),
 ]  # fmt: skip
-CASES = by_name(array=ARRAYS, picture=PICTURES)
+LIBRARY = tn.library.Library("refused_here", "DEF")
+LIBRARIES: list[Refusal] = [
+    (E, "takes *args, and arguments have names",
+     lambda: tn.library.custom_op("refused_here::many", mutates_args=())(lambda *args: None)),
+    (V, "'aten' is no namespace", lambda: tn.library.Library("aten", "DEF")),
+    (V, "Unsupported library kind: 'OTHER'", lambda: tn.library.Library("refused_here", "OTHER")),
+    (V, "a schema is of the form", lambda: LIBRARY.define("name Tensor")),
+    (N, "take no key sets", lambda: LIBRARY.impl("name", print, with_keyset=True)),
+    (E, "the kernel must be callable, not int", lambda: LIBRARY.impl("name", 3)),
+    (R, "only adds kernels", lambda: tn.library.Library("refused_here", "IMPL").define("n()")),
+    (V, "there is no custom_op 'refused_here::nobody'",
+     lambda: tn.library.register_autograd("refused_here::nobody", print)),
+    (V, "expected one of", lambda: tn.multiprocessing.set_sharing_strategy("by mail")),
+    (V, "expected one of allow, warn, error", lambda: tn.set_fallback_policy("never")),
+]  # fmt: skip
+FILES: list[Refusal] = [
+    (E, "metadata must be a dict from str to str",
+     lambda: safetensors.save_file({"a": f}, "nowhere.safetensors", {"a": 1})),
+    (E, "expected a dict from str to Tensor",
+     lambda: safetensors.save_file({1: f}, "nowhere.safetensors")),
+    (R, "shorter than 8 bytes", lambda: safetensors.load(b"1234567")),
+    (E, "expected a path or a file to read, not int", lambda: tn.load(3)),
+]  # fmt: skip
+CASES = by_name(array=ARRAYS, picture=PICTURES, library=LIBRARIES, file=FILES)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -418,6 +418,199 @@ LAYERS: dict[str, tuple[str, Call]] = {
     ),
 }
 
+KERNELS: dict[str, tuple[str, Call]] = {
+    "convolution of four dimensions": (
+        "weight has 6 dimensions, of 5 at most",
+        lambda t: t.convolution(
+            t.ones(1, 1, 2, 2, 2, 2),
+            t.ones(1, 1, 1, 1, 1, 1),
+            None,
+            [1] * 4,
+            [0] * 4,
+            [1] * 4,
+            False,
+            [0] * 4,
+            1,
+        ),
+    ),
+    "convolution of a matrix": (
+        r"weight should have at least three dimensions",
+        lambda t: t.convolution(t.ones(2, 3), t.ones(2, 3), None, [1], [0], [1], False, [0], 1),
+    ),
+    "groups of none": (
+        r"non-positive groups is not supported",
+        lambda t: functional(t).conv2d(t.ones(1, 1, 3, 3), t.ones(1, 1, 2, 2), groups=0),
+    ),
+    "groups that do not divide": (
+        r"Given groups=2, weight of size \[2, 1, 1\], expect",
+        lambda t: functional(t).conv1d(t.ones(1, 3, 4), t.ones(2, 1, 1), groups=2),
+    ),
+    "stride of none": (
+        r"non-positive stride is not supported",
+        lambda t: functional(t).conv1d(t.ones(1, 1, 4), t.ones(1, 1, 2), stride=0),
+    ),
+    "padding below none": (
+        r"negative padding is not supported",
+        lambda t: functional(t).conv1d(t.ones(1, 1, 4), t.ones(1, 1, 2), padding=-1),
+    ),
+    "dilation of none": (
+        r"non-positive dilation is not supported",
+        lambda t: functional(t).conv1d(t.ones(1, 1, 4), t.ones(1, 1, 2), dilation=0),
+    ),
+    "kernel larger than the input": (
+        r"Calculated padded input size per channel: \(4\)\. K",
+        lambda t: functional(t).conv1d(t.ones(1, 1, 4), t.ones(1, 1, 5)),
+    ),
+    "bias of another size": (
+        r"Given weight of size \[2, 1, 1\], expected bias to",
+        lambda t: functional(t).conv1d(t.ones(1, 1, 4), t.ones(2, 1, 1), t.ones(3)),
+    ),
+    "output padding as wide as a stride": (
+        r"output padding must be smaller than either strid",
+        lambda t: functional(t).conv_transpose1d(
+            t.ones(1, 1, 4), t.ones(1, 1, 2), stride=2, output_padding=2
+        ),
+    ),
+    "group norm of other sizes": (
+        r"native_group_norm: an input of shape \[2, 4, 3\] i",
+        lambda t: t.native_group_norm(t.ones(2, 4, 3), None, None, 2, 4, 5, 2, 1e-5),
+    ),
+    "group norm of three": (
+        r"Expected number of channels in input to be divis",
+        lambda t: functional(t).group_norm(t.ones(2, 4), 3),
+    ),
+    "layer norm of nothing": (
+        r"Expected normalized_shape to be at least 1-dimen",
+        lambda t: t.native_layer_norm(t.ones(2), [], None, None, 1e-5),
+    ),
+    "one running statistic": (
+        r"running_mean and running_var must either both be",
+        lambda t: functional(t).batch_norm(t.ones(2, 2), t.ones(2), None, training=True),
+    ),
+    "batch of one": (
+        r"Expected more than 1 value per channel when trai",
+        lambda t: functional(t).batch_norm(t.ones(1, 2), None, None, training=True),
+    ),
+    "grid for a line": (
+        r"AffineGridGenerator needs 4d \(spatial\) or 5d \(vo",
+        lambda t: t.affine_grid_generator(t.ones(1, 2, 3), [1, 1, 2], False),
+    ),
+    "samples of another size": (
+        r"Expect _random_samples of \(batch, channels, 2\) n",
+        lambda t: functional(t).fractional_max_pool2d(
+            t.ones(1, 1, 4, 4), 2, output_size=2, _random_samples=t.ones(1, 1, 3)
+        ),
+    ),
+    "scales for other channels": (
+        r"dimensions of scale and zero-point are not consi",
+        lambda t: t.fake_quantize_per_channel_affine(
+            t.ones(2, 3), t.ones(3), t.zeros(3, dtype=t.int32), 0, 0, 255
+        ),
+    ),
+    "levels in the other order": (
+        r"`quant_min` should be less than or equal to `qua",
+        lambda t: t.fake_quantize_per_tensor_affine(t.ones(2), 0.1, 0, 255, 0),
+    ),
+    "zero outside of levels": (
+        r"`zero_point` must be between `quant_min` and `qu",
+        lambda t: t.fake_quantize_per_tensor_affine(t.ones(2), 0.1, 300, 0, 255),
+    ),
+    "index outside of a table": (
+        r"index out of range in self",
+        lambda t: functional(t).embedding(t.tensor([2]), t.ones(2, 2)),
+    ),
+    "padding row outside of a table": (
+        r"Padding_idx must be within num_embeddings",
+        lambda t: functional(t).embedding(t.tensor([0]), t.ones(2, 2), padding_idx=2),
+    ),
+    "class below none": (
+        r"Target -1 is out of bounds\.",
+        lambda t: functional(t).nll_loss(t.ones(1, 2), t.tensor([-1])),
+    ),
+    "class outside": (
+        r"Target 2 is out of bounds\.",
+        lambda t: functional(t).cross_entropy(t.ones(1, 2), t.tensor([2])),
+    ),
+    "smoothing above one": (
+        r"label_smoothing must be between 0\.0 and 1\.0\. Got",
+        lambda t: functional(t).cross_entropy(t.ones(1, 2), t.tensor([1]), label_smoothing=1.5),
+    ),
+    "pool of none": (
+        r"non-positive kernel_size is not supported",
+        lambda t: functional(t).max_pool2d(t.ones(1, 1, 4, 4), 0),
+    ),
+    "pool with wide padding": (
+        r"pad should be at most half of effective kernel s",
+        lambda t: functional(t).max_pool2d(t.ones(1, 1, 4, 4), 2, padding=2),
+    ),
+    "unpool to another size": (
+        r"invalid output_size .\[9\]. \(dim 0 must be between",
+        lambda t: functional(t).max_unpool1d(
+            t.ones(1, 1, 2), t.zeros(1, 1, 2, dtype=t.int64), 2, output_size=[9]
+        ),
+    ),
+    "folded from other blocks": (
+        r"Given output_size=\(4, 4\), kernel_size=\(2, 2\), di",
+        lambda t: functional(t).fold(t.ones(1, 4, 3), (4, 4), 2, stride=2),
+    ),
+    "folded from other columns": (
+        r"Expected size of input's dimension 1 to be divis",
+        lambda t: functional(t).fold(t.ones(1, 3, 4), (4, 4), 2, stride=2),
+    ),
+    "larger by none": (
+        r"Input and output sizes should be greater than 0,",
+        lambda t: functional(t).interpolate(t.ones(1, 1, 2, 2), (0, 2)),
+    ),
+    "glu of three": (
+        r"Halving dimension must be even, but dimension 0 ",
+        lambda t: functional(t).glu(t.ones(3)),
+    ),
+    "prelu of other channels": (
+        r"Mismatch of parameter numbers and input channel ",
+        lambda t: functional(t).prelu(t.ones(1, 3), t.ones(2)),
+    ),
+    "dropout above one": (
+        r"dropout probability has to be between 0 and 1, b",
+        lambda t: functional(t).dropout(t.ones(2), 1.5),
+    ),
+    "distances of other columns": (
+        r"X1 and X2 must have the same number of columns\. ",
+        lambda t: t.cdist(t.ones(2, 3), t.ones(2, 4)),
+    ),
+    "distances of a norm below none": (
+        r"cdist only supports non-negative p values",
+        lambda t: t.cdist(t.ones(2, 3), t.ones(2, 3), -1.0),
+    ),
+    "shuffled by none": (
+        r"pixel_unshuffle expects a positive downscale_fac",
+        lambda t: functional(t).pixel_unshuffle(t.ones(1, 1, 4, 4), 0),
+    ),
+    "shuffled by three": (
+        r"pixel_unshuffle expects height to be divisible b",
+        lambda t: functional(t).pixel_unshuffle(t.ones(1, 1, 4, 4), 3),
+    ),
+    "rnn of another width": (
+        r"input\.size\(-1\) must be equal to input_size\. Expe",
+        lambda t: t.nn.GRU(3, 2)(t.ones(1, 1, 4)),
+    ),
+    "rnn from another state": (
+        r"Expected hidden size \(1, 1, 2\), got \[1, 1, 3\]",
+        lambda t: t.nn.RNN(3, 2)(t.ones(1, 1, 3), t.ones(1, 1, 3)),
+    ),
+    "lstm from one state": (
+        r"Expected hidden\[0\] size \(1, 1, 2\), got \[1, 2, 2\]",
+        lambda t: t.nn.LSTM(3, 2)(t.ones(1, 1, 3), (t.ones(1, 2, 2),) * 2),
+    ),
+    "bilinear of other columns": (
+        r"bilinear\(\): input sizes do not match the weight ",
+        lambda t: functional(t).bilinear(t.ones(1, 2), t.ones(1, 3), t.ones(1, 3, 3)),
+    ),
+    "linear of other columns": (
+        r"mat1 and mat2 shapes cannot be multiplied \(1x2 a",
+        lambda t: functional(t).linear(t.ones(1, 2), t.ones(1, 3)),
+    ),
+}
+
 
 def outcome(call: Call, lib: Any) -> str:
     try:
@@ -434,9 +627,9 @@ NOT_THERE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*MAKING, *OPERATORS, *GRADIENTS, *LAYERS])
+@pytest.mark.parametrize("name", [*MAKING, *OPERATORS, *GRADIENTS, *LAYERS, *KERNELS])
 def test_refused_with_words_and_pytorchs_class(name: str) -> None:
-    words, call = (MAKING | OPERATORS | GRADIENTS | LAYERS)[name]
+    words, call = (MAKING | OPERATORS | GRADIENTS | LAYERS | KERNELS)[name]
     with pytest.raises(Exception, match=words):
         call(tn)
     if name not in NOT_THERE:

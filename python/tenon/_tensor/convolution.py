@@ -17,6 +17,10 @@ def convolution(
 ) -> Tensor:  # fmt: skip
     """conv1d to conv3d, or conv_transpose1d to conv_transpose3d, by the weight's dimensions."""
     dims = weight.dim() - 2
+    if dims < 1:
+        raise RuntimeError("convolution: weight should have at least three dimensions")
+    if dims > 3:
+        raise RuntimeError(f"convolution: weight has {weight.dim()} dimensions, of 5 at most")
     if transposed:
         function = getattr(tenon, f"conv_transpose{dims}d")
         return function(input, weight, bias, stride, padding, output_padding, groups, dilation)
