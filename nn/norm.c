@@ -284,6 +284,21 @@ static tn_tensor *by_channel(tni_scope *s, const tn_view *p, int32_t ndim) {
     return scope_reshape(s, tni_t(p), tn_ints_of(shape, ndim));
 }
 
+/* A weight or bias: one number for each channel of x, in its dtype or in float32 beside halves. */
+static tn_status check_by_channel(const tn_view *x, const tn_view *p, int32_t arg,
+                                  const char *name) {
+    if (!p) return TN_OK;
+    if (p->ndim != 1 || p->numel != x->shape[1])
+        return tn_fail(TN_E_SHAPE, arg,
+                       "Expected %s to be a vector of size equal to the number of channels in "
+                       "input, but got %s of shape %s and input of shape %s",
+                       name, name, tni_shape_text_of(p), tni_shape_text_of(x));
+    int32_t dtype = tn_view_dtype(x), have = tn_view_dtype(p);
+    if (have == dtype || have == nn_wide_dtype(dtype)) return TN_OK;
+    return tn_fail(TN_E_DTYPE, arg, "mixed dtype: expected %s of dtype %s, but got %s", name,
+                   tni_type_text(dtype), tni_type_text(have));
+}
+
 tn_status tni_composite_group_norm(const void *args, tn_tensor **rets) {
     const tn_group_norm_args *a = args;
     const tn_view *x = a->input;
@@ -299,15 +314,15 @@ tn_status tni_composite_group_norm(const void *args, tn_tensor **rets) {
                        "num_groups, but got input of %lld channels and num_groups=%lld",
                        (long long)c, (long long)a->num_groups);
     }
-    if ((a->weight && a->weight->numel != c) || (a->bias && a->bias->numel != c)) {
-        return tn_fail(TN_E_SHAPE, 2,
-                       "Expected weight and bias to be vectors of size equal to the "
-                       "number of channels in input, %lld",
-                       (long long)c);
-    }
+    TN_TRY(check_by_channel(x, a->weight, 2, "weight"));
+    TN_TRY(check_by_channel(x, a->bias, 3, "bias"));
     tni_scope s = {0};
     int64_t rows = x->shape[0] * a->num_groups, n = c / a->num_groups;
     for (int32_t d = 2; d < x->ndim; d++) n *= x->shape[d];
+    if (n == 1 && x->shape[0] == 1)
+        return tn_fail(TN_E_VALUE, 0,
+                       "Expected more than 1 value per channel when training, got input size %s",
+                       tni_shape_text_of(x));
     tn_tensor *flat = scope_reshape(&s, tni_t(x), TN_INTS(rows, n)), *y = NULL;
     if (s.st == TN_OK) {
         tn_status st = tn_layer_norm(flat, TN_INTS(n), NULL, NULL, a->eps, &y);
@@ -485,6 +500,13 @@ tn_status tni_composite_instance_norm(const void *args, tn_tensor **rets) {
         return tn_fail(TN_E_SHAPE, 0, "instance_norm expects an input of at least 3 dimensions");
     }
     if (a->use_input_stats) TN_TRY(check_pair(a->running_mean, a->running_var));
+    const tn_view *const given[] = {a->weight, a->bias, a->running_mean, a->running_var};
+    static const char *const names[] = {"weight", "bias", "running_mean", "running_var"};
+    for (int i = 0; i < 4; i++)
+        if (given[i] && given[i]->ndim > 1)
+            return tn_fail(TN_E_SHAPE, -1,
+                           "instance_norm: expected %s to be a vector, but got one of shape %s",
+                           names[i], tni_shape_text_of(given[i]));
     tni_scope s = {0};
     int64_t shape[TN_MAX_DIMS], n = x->shape[0], c = x->shape[1];
     memcpy(shape, x->shape, (size_t)x->ndim * sizeof(int64_t));

@@ -115,7 +115,7 @@ static int64_t *int_space(tnp_frame *f, Py_ssize_t n) {
     return v;
 }
 
-/* A size may be the element of an integer tensor of any shape. */
+/* The element of an integer tensor of any shape. */
 static int one_element(PyObject *o, int64_t *ret_value) {
     tn_scalar s;
     const tn_tensor *t = tnp_of(o);
@@ -123,6 +123,16 @@ static int one_element(PyObject *o, int64_t *ret_value) {
     if (tnp_read_item(t, &s) < 0) return -1;
     *ret_value = s.i;
     return 1;
+}
+
+/* A size may be one, and behind the first a bool: pad(x, (0, n % 2 == 1)). */
+static int to_size(PyObject *o, bool first, int64_t *ret_value) {
+    if (!first && PyBool_Check(o)) {
+        *ret_value = o == Py_True;
+        return 1;
+    }
+    int r = tnp_int_from(o, ret_value);
+    return r == 0 && tnp_is_tensor(o) ? one_element(o, ret_value) : r;
 }
 
 static int to_ints(const tn_field *field, PyObject *const *items, PyObject *seq, Py_ssize_t n,
@@ -133,8 +143,7 @@ static int to_ints(const tn_field *field, PyObject *const *items, PyObject *seq,
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *item = element(items, seq, i);
         if (!item) return -1;
-        int r = tnp_int_from(item, &v[i]);
-        if (r == 0 && tnp_is_tensor(item)) r = one_element(item, &v[i]);
+        int r = to_size(item, i == 0, &v[i]);
         if (r < 0 && PyLong_Check(item) && PyErr_ExceptionMatches(PyExc_ValueError))
             PyErr_Format(PyExc_TypeError,
                          "argument '%s' failed to unpack the object at pos %zd with error "
