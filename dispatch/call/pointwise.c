@@ -246,9 +246,9 @@ static tn_status run_kernel(call *c, int32_t ndim, const int64_t *shape, uint32_
     tni_plan_build(&plan, c->nin + 1, 1, ts, scalars, scalar_ptrs, ndim, shape, 0);
     for (int i = 0; i < c->nin; i++)
         if (scalars >> (i + 1) & 1u) plan.dtype[i + 1] = number_dtype[i];
-    if (plan.numel == 0) return TN_OK;
     const tn_cell *cell = tni_kernel_find(c->op, c->device.slot, c->compute);
-    if (!cell) return TN_DECLINE;
+    if (!cell) return TN_DECLINE; /* also of no elements, whose dtype may be one to refuse */
+    if (plan.numel == 0) return TN_OK;
     *(const tn_plan **)c->args = &plan;
     *tni_out_slot(c->op, c->args, 0) = c->out;
     tn_status st = tni_kernel_run(c->op, cell, c->device, c->compute, c->args);
