@@ -181,8 +181,9 @@ def transformed() -> None:
 
 
 def trained() -> None:
-    for kind in (tn.optim.SGD, tn.optim.AdamW, tn.optim.Rprop):
-        optimizer = kind(LAYER.parameters(), lr=0.01)
+    for kind, lr in ((tn.optim.SGD, 0.01), (tn.optim.AdamW, tn.tensor(0.01)),
+                     (tn.optim.Rprop, 0.01), (tn.optim.NAdam, tn.tensor(0.01))):  # fmt: skip
+        optimizer = kind(LAYER.parameters(), lr=lr)
         LAYER(tn.ones(3, 4)).square().mean().backward()
         tn.nn.utils.clip_grad_norm_(LAYER.parameters(), 1.0)
         optimizer.step()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import stored
 import tenon as tn
 import tenon.fx
 import tenon.nn.functional as F
 from tenon import nn
-from tenon.nn.utils import parametrizations
+from tenon.nn.utils import parametrizations, prune
 
 
 def helper(x: tn.Tensor) -> tn.Tensor:
@@ -208,3 +210,87 @@ def test_padded_sequences_lie_as_in_pytorch(batch_first):
             assert padded.is_contiguous()
     both = rnn.pad_sequence([tn.ones(5, 4), tn.ones(2, 4)], batch_first)
     assert both.is_contiguous() and both.shape == ((2, 5, 4) if batch_first else (5, 2, 4))
+
+
+def test_targets_of_other_sizes_are_warned_of() -> None:
+    for loss in (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss):
+        with pytest.warns(UserWarning, match="Using a target size"):
+            loss(tn.ones(2, 1), tn.ones(2))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            loss(tn.ones(2), tn.zeros(2))
+
+
+def test_states_are_put_into_another_order() -> None:
+    at, h, c = tn.tensor([2, 0, 1]), tn.arange(6.0).reshape(1, 3, 2), tn.ones(1, 3, 2)
+    assert nn.GRU(2, 2).permute_hidden(h, at).tolist() == [[[4, 5], [0, 1], [2, 3]]]
+    assert nn.GRU(2, 2).permute_hidden(h, None) is h
+    moved = nn.LSTM(2, 2).permute_hidden((h, c), at)
+    assert [m.tolist() for m in moved] == [[[[4, 5], [0, 1], [2, 3]]], c.tolist()]
+
+
+def test_arguments_of_a_recurrent_layer_are_checked_by_themselves() -> None:
+    layer, x = nn.RNN(3, 2), tn.ones(4, 5, 3)
+    layer.check_forward_args(x, tn.zeros(1, 5, 2), None)
+    with pytest.raises(RuntimeError, match="must have 3 dimensions, got 2"):
+        layer.check_forward_args(x[0], tn.zeros(1, 5, 2), None)
+    with pytest.raises(RuntimeError, match="Expected 3, got 4"):
+        layer.check_forward_args(tn.ones(4, 5, 4), tn.zeros(1, 5, 2), None)
+    with pytest.raises(RuntimeError, match="Expected hidden size"):
+        layer.check_forward_args(x, tn.zeros(1, 4, 2), None)
+    with pytest.raises(ValueError, match="does not match weight dtype"):
+        layer.check_forward_args(x.double(), tn.zeros(1, 5, 2), None)
+
+
+def test_statistics_begin_anew() -> None:
+    norm = nn.BatchNorm1d(2)
+    norm(tn.tensor([[1.0, 2.0], [3.0, 6.0]]))
+    assert norm.num_batches_tracked.item() == 1 and norm.running_mean.tolist() != [0, 0]
+    norm.reset_running_stats()
+    assert norm.num_batches_tracked.item() == 0
+    assert norm.running_mean.tolist() == [0, 0] and norm.running_var.tolist() == [1, 1]
+
+
+def test_a_hook_gets_the_layer_its_arguments_and_the_result() -> None:
+    class Scaled(nn.Module):
+        def forward(self, x: tn.Tensor, by: float = 1.0) -> tn.Tensor:
+            if by < 0:
+                raise ValueError("by")
+            return x * by
+
+    layer, seen = Scaled(), []
+    layer.register_forward_pre_hook(lambda *given: seen.append(given), with_kwargs=True)
+    layer.register_forward_hook(
+        lambda *given: seen.append(given), with_kwargs=True, always_call=True
+    )
+    x = tn.ones(1)
+    y = layer(x, by=3.0)
+    assert seen == [(layer, (x,), {"by": 3.0}), (layer, (x,), {"by": 3.0}, y)]
+    seen.clear()
+    with pytest.raises(ValueError, match="by"):
+        layer(x, by=-1.0)
+    assert seen == [(layer, (x,), {"by": -1.0}), (layer, (x,), {"by": -1.0}, None)]
+
+
+def test_what_prunes_nothing_leaves_a_mask_of_ones() -> None:
+    layer = nn.Linear(3, 2)
+    before = layer.weight.tolist()
+    prune.identity(layer, "weight")
+    assert layer.weight.tolist() == before and layer.weight_mask.tolist() == [[1] * 3] * 2
+    with pytest.raises(AssertionError, match="has to be pruned"):
+        prune.Identity().apply_mask(nn.Linear(1, 1))
+    with pytest.raises(RuntimeError, match="lambda must be"):
+        F.softshrink(tn.ones(1), -0.1)
+
+
+def test_layers_that_repeat_are_written_once() -> None:
+    def run(lib: Any) -> list[Any]:
+        n = lib.nn
+        lists = [
+            [], [n.ReLU()], [n.Linear(2, 2), n.Linear(2, 2), n.ReLU()],
+            [n.ReLU(), n.Linear(2, 2), n.Linear(2, 2), n.Linear(2, 3)],
+            [n.Sequential(n.ReLU(), n.Tanh()), n.Sequential(n.ReLU(), n.Tanh())],
+        ]  # fmt: skip
+        return [repr(n.ModuleList(each)) for each in lists]
+
+    stored.same(run(tn), stored.of_torch(run))
