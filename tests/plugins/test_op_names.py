@@ -3,6 +3,8 @@ operator is not taken for that, and what it writes to does not follow from a `_`
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,6 +136,20 @@ def test_a_call_that_writes_is_not_dead(axpy: Any) -> None:
     traced.graph.eliminate_dead_code()
     traced.recompile()
     assert traced(x).tolist() == run(x).tolist() == [1, 3, 5]
+
+
+def test_forms_of_the_table_write_by_their_operators_name() -> None:
+    """`ops.aten.add_.Tensor` writes as `add_` does, and is the same object once read again."""
+    aten = tn.ops.aten
+    nodes = {f: tn.fx.Graph().call_function(f, (X, 1)) for f in (aten.add_.Tensor, aten.add.Tensor)}
+    assert [n.is_impure() for n in nodes.values()] == [True, False]
+    for op in (aten, aten.relu, aten.add.Tensor):
+        assert copy.deepcopy(op) is copy.copy(op) is pickle.loads(pickle.dumps(op)) is op
+    program = tn.export.export(tn.nn.BatchNorm1d(3), (tn.rand(2, 3),)).run_decompositions()
+    before = len(program.graph.nodes)
+    program.graph.eliminate_dead_code()
+    assert before >= len(program.graph.nodes) >= before - 2  # statistics that nobody reads
+    assert any(n.target is aten.add_.Tensor for n in program.graph.nodes)
 
 
 def test_tracing_without_writes_refuses_it() -> None:

@@ -255,6 +255,9 @@ class OpOverload:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.overloadpacket.op(*args, **kwargs)
 
+    def __reduce__(self) -> Any:
+        return getattr, (self.overloadpacket, self._overloadname)
+
     def __str__(self) -> str:
         return f"{self.namespace}.{self.__name__}"
 
@@ -288,6 +291,9 @@ class OpOverloadPacket:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.op(*args, **kwargs)
 
+    def __reduce__(self) -> Any:
+        return getattr, (namespace, self.__name__)
+
     def __str__(self) -> str:
         return f"{self.namespace}.{self.__name__}"
 
@@ -306,6 +312,9 @@ class Aten:
             raise AttributeError(f"there is no operator 'aten::{name}'", name=name, obj=self)
         self.__dict__[name] = OpOverloadPacket("aten", name, op)
         return self.__dict__[name]
+
+    def __reduce__(self) -> str:
+        return "namespace"
 
     def __dir__(self) -> list[str]:
         return sorted(n for n in {*dir(_C._ops), *dir(_C._nn)} if n.isidentifier())

@@ -237,9 +237,11 @@ class Node:
             found = module.get_submodule(self.target) if module is not None else None
             return bool(getattr(found, "_is_impure", False))
         if self.op in ("call_function", "call_method"):
-            in_place = name.endswith("_") and not name.startswith("__")
             if callable(self.target):
-                in_place = in_place or any(arguments_of(name_of(self.target)).values())
+                name = name_of(self.target)
+            in_place = name.endswith("_") and not name.startswith("__")
+            if "::" in name:
+                in_place = any(arguments_of(name).values())
             known = in_place or name in ("setitem", "manual_seed") or "out" in self.kwargs
             return known or self.target in _acting
         return False
