@@ -783,13 +783,10 @@ def interface(obj: type) -> type:
 
 def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The function, which is a script where it is traced."""
+    return _script_called(fn.__name__)(fn)
 
-    @functools.wraps(fn)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with _script_called(fn.__name__):
-            return fn(*args, **kwargs)
 
-    return call
+_script_if_tracing = script_if_tracing
 
 
 def __getattr__(name: str) -> Any:

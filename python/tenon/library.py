@@ -49,6 +49,7 @@ class CustomOpDef:
         self._function: type[Function] | None = None
         self._fake: Callable[..., Any] | None = None
         self._autocast: dict[str, Any] = {}  # device: the dtype of arguments under autocast
+        self._under: dict[str, Callable[..., Any]] = {}  # device: what runs under its autocast
         self._vmap: Callable[..., Any] | None = None
         self._kwonly: list[str] = []
         for p in self._signature.parameters.values():
@@ -130,14 +131,19 @@ class CustomOpDef:
             values = self._bind(args, kwargs)
         except TypeError as err:
             raise TypeError(f"{self._qualname}(): {err}") from None
-        if self._autocast:
+        if self._autocast or self._under:
             return self._under_autocast(values)
         return self._dispatched(values, args, kwargs)
 
     def _under_autocast(self, values: tuple[Any, ...]) -> Any:
-        """A call whose arguments autocast may turn into another dtype, which then is off."""
+        """A call whose kernel for autocast runs, or whose arguments autocast may turn into another
+        dtype, which then is off."""
         from tenon import amp
 
+        for device, kernel in self._under.items():
+            if amp.is_autocast_enabled(device):
+                positional, named = self._apart(values)
+                return kernel(*positional, **named)
         with ExitStack() as off:
             for device, dtype in self._autocast.items():
                 if amp.is_autocast_enabled(device):
@@ -438,6 +444,7 @@ _DEVICES = {
     "": "", "CPU": "cpu", "CUDA": "cuda", "default": "",
     "CompositeExplicitAutograd": "", "CompositeExplicitAutogradNonFunctional": "",
 }  # fmt: skip
+_AUTOCAST = {"AutocastCPU": "cpu", "AutocastCUDA": "cuda", "AutocastXPU": "xpu"}
 _RECORDED = ("Autograd", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd")
 
 
@@ -448,10 +455,12 @@ def _implement(caller: str, op: CustomOpDef, fn: Callable[..., Any], key: str) -
         op._recorded = fn
         if key == "CompositeImplicitAutograd":
             op._kernels[""] = fn
+    elif key in _AUTOCAST:
+        op._under[_AUTOCAST[key]] = fn
     elif key in _DEVICES or key.islower():
         op._kernels[_DEVICES.get(key, key)] = fn
     else:
-        known = sorted({*_DEVICES, *_RECORDED, "Meta"} - {""})
+        known = sorted({*_DEVICES, *_AUTOCAST, *_RECORDED, "Meta"} - {""})
         raise ValueError(f"{caller}: no dispatch key {key!r}; there are {', '.join(known)}")
 
 

@@ -4,8 +4,8 @@ differs.
 
 PYTHON is an interpreter whose environment has the packages of requirements.txt and no PyTorch;
 ./dev test --packages makes one. PyTorch is the one of the interpreter that runs this file; some
-packages import torchvision, which stands beside it. --write makes docs/packages.md of what came
-out; with --only it renews the rows of these jobs.
+packages import torchvision, which stands beside it: one that was built for this PyTorch. --write
+makes docs/packages.md of what came out; with --only it renews the rows of these jobs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Names of functions that classes with __torch_function__ are asked about, and lists of them."""
 
 import inspect
+from typing import Any
 
 import pytest
 import tenon as tn
@@ -89,3 +90,20 @@ def test_operators_that_are_listed_ask():
             if "input" in inspect.signature(f).parameters:
                 silent.append(f)
     assert not silent
+
+
+def test_the_text_of_a_tensor_asks_once() -> None:
+    asked = []
+
+    class Watched(tn.Tensor):
+        @classmethod
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            asked.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = tn.ones(2).as_subclass(Watched)
+    asked.clear()
+    assert repr(x) == "Watched([1., 1.])"
+    assert asked == ["__repr__"]

@@ -396,3 +396,18 @@ def test_distance_to_a_gumbel_is_its_integral(first: str, low: float, high: floa
     log_q = -np.log(2.0) - other - np.exp(-other)
     want = (np.exp(mine) * (mine - log_q)).sum() * (edges[1] - edges[0])
     assert D.kl_divergence(p, q).item() == pytest.approx(want, rel=1e-6)
+
+
+def test_good_samples_of_wishart_are_drawn_twice_as_by_pytorch() -> None:
+    scale = tenon.eye(2).requires_grad_()
+    one = D.Wishart(tenon.tensor(4.0), scale)
+    tenon.manual_seed(0)
+    got = one.rsample((3,))
+    tenon.manual_seed(0)
+    first, second = (one.rsample((3,), max_try_correction=0) for _ in range(2))
+    assert tenon.equal(got, second) and not tenon.equal(got, first)
+    assert tenon.linalg.eigvalsh(got).min() > 0
+    (slope,) = tenon.autograd.grad(got.sum(), scale)
+    assert slope.isfinite().all()
+    two = D.Wishart(tenon.tensor([3.5, 6.0]), tenon.eye(2).expand(2, 2, 2))
+    assert two.rsample((5,)).shape == (5, 2, 2, 2) and two.rsample().shape == (2, 2, 2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from typing import Any
 
 import numpy as np
@@ -363,3 +365,12 @@ def test_schemas_of_the_tables_operators_are_pytorchs() -> None:
     assert told(tn) == stored.of_torch(told)
     with pytest.raises(AttributeError, match="_pin_memory"):
         _ = tn.ops.aten._pin_memory.default._schema
+
+
+def test_operators_of_the_table_are_copied_and_pickled_as_themselves() -> None:
+    aten = tn.ops.aten
+    for op in (aten.mm, aten.mm.default, aten.add.Tensor):
+        assert copy.deepcopy(op) is op and copy.copy(op) is op
+        assert pickle.loads(pickle.dumps(op)) is op
+    assert copy.deepcopy({aten.mm: 1}) == {aten.mm: 1}
+    assert aten.mm.default._overloadpacket is aten.mm

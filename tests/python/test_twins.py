@@ -92,3 +92,18 @@ def test_methods_of_old_names() -> None:
     assert tn.tensor([2.0, 4.0]).__rdiv__(1).tolist() == [0.5, 0.25]
     parts = tn.arange(5).tensor_split(tn.tensor([1, 3]))
     assert [p.tolist() for p in parts] == [[0], [1, 2], [3, 4]]
+
+
+def test_names_of_what_tensor_split_cuts_at() -> None:
+    x = tn.arange(6)
+    want = [[0, 1], [2, 3], [4, 5]]
+    for more in ({"indices": (2, 4)}, {"sections": 3}, {"indices_or_sections": [2, 4]},
+                 {"tensor_indices_or_sections": tn.tensor([2, 4])}):  # fmt: skip
+        assert [p.tolist() for p in tn.tensor_split(x, **more)] == want
+        assert [p.tolist() for p in x.tensor_split(**more, dim=0)] == want
+    with pytest.raises(TypeError, match="tensor_split.*'parts'"):
+        tn.tensor_split(x, parts=2)
+    with pytest.raises(TypeError, match="several values"):
+        tn.tensor_split(x, 2, sections=2)
+    with pytest.raises(TypeError, match="indices_or_sections"):
+        x.tensor_split()

@@ -1,6 +1,6 @@
 """tenon.vision beside torchvision: lines of `expressions/vision`, as in test_expressions.
 
-To store answers torchvision must be there; its own operators in C++ are not asked.
+To store answers torchvision must be there.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import tempfile
 from collections.abc import Sequence
@@ -11,6 +12,11 @@ from pathlib import Path
 from tenon import _C
 from tenon._plugin import compile, environment
 
+# Libraries for PyTorch's C++ interface whose operators are written here, by package and file.
+_WRITTEN_HERE = {
+    ("torchvision", "_C"): "tenon.vision.ops._registered",
+    ("torchvision", "image"): "tenon.vision.io._registered",
+}
 _loaded: dict[str, str] = {}  # name given to load_inline -> plugin
 
 
@@ -25,8 +31,14 @@ def load_plugin(path: str) -> None:
 
 
 def load_library(path: str | os.PathLike[str]) -> None:
-    """Loads a plugin and everything that it registers."""
-    load_plugin(os.path.realpath(path))
+    """Loads a plugin and everything that it registers. Of torchvision's libraries, which are made
+    for PyTorch, Tenon has the operators itself."""
+    real = Path(os.path.realpath(path))
+    ours = _WRITTEN_HERE.get((real.parent.name, real.name.partition(".")[0]))
+    if ours is None:
+        load_plugin(str(real))
+    else:
+        importlib.import_module(ours)
 
 
 def retire_plugin(name: str) -> None:

@@ -21,14 +21,14 @@ _NAMES = (
     "nbytes itemsize output_nr requires_grad retains_grad is_leaf is_cpu is_cuda is_ipu is_maia "
     "is_meta is_mkldnn is_mps is_mtia is_nested is_quantized is_sparse is_sparse_csr is_vulkan "
     "is_xla is_xpu __array_wrap__ __bool__ __complex__ __dir__ __dlpack__ __dlpack_device__ "
-    "__float__ __format__ __index__ __int__ __len__ __pos__ _is_view _nnz backward bfloat16 "
-    "bool byte cdouble cfloat chalf char cpu cuda data_ptr dense_dim dequantize detach_ dim "
-    "dim_order double element_size fill_diagonal_ float get_device half int is_coalesced "
-    "is_complex is_conj is_contiguous is_floating_point is_inference is_neg is_nonzero "
-    "is_pinned is_same_size is_set_to is_shared is_signed item long ndimension nelement numel "
-    "numpy pin_memory register_hook register_post_accumulate_grad_hook requires_grad_ "
-    "resize_as_ resolve_conj resolve_neg retain_grad set_ short size sparse_dim storage_offset "
-    "stride to tolist type_as"
+    "__float__ __format__ __index__ __int__ __len__ __pos__ __repr__ _is_view _nnz backward "
+    "bfloat16 bool byte cdouble cfloat chalf char cpu cuda data_ptr dense_dim dequantize "
+    "detach_ dim dim_order double element_size fill_diagonal_ float get_device half int "
+    "is_coalesced is_complex is_conj is_contiguous is_floating_point is_inference is_neg "
+    "is_nonzero is_pinned is_same_size is_set_to is_shared is_signed item long ndimension "
+    "nelement numel numpy pin_memory register_hook register_post_accumulate_grad_hook "
+    "requires_grad_ resize_as_ resolve_conj resolve_neg retain_grad set_ short size sparse_dim "
+    "storage_offset stride to tolist type_as"
 )
 
 

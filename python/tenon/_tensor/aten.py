@@ -230,6 +230,11 @@ class OpOverload:
         self.__doc__ = packet.__doc__
 
     @property
+    def _overloadpacket(self) -> OpOverloadPacket:
+        """The packet by its older name."""
+        return self.overloadpacket
+
+    @property
     def op(self) -> Callable[..., Any]:
         """The function that it calls."""
         return self.overloadpacket.op
@@ -255,7 +260,7 @@ class OpOverload:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.overloadpacket.op(*args, **kwargs)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (self.overloadpacket, self._overloadname)
 
     def __str__(self) -> str:
@@ -291,8 +296,8 @@ class OpOverloadPacket:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.op(*args, **kwargs)
 
-    def __reduce__(self) -> Any:
-        return getattr, (namespace, self.__name__)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _packet, (self.__name__,)
 
     def __str__(self) -> str:
         return f"{self.namespace}.{self.__name__}"
@@ -321,6 +326,11 @@ class Aten:
 
 
 namespace = Aten()
+
+
+def _packet(name: str) -> OpOverloadPacket:
+    """The operator of a name, which copies and pickles of it are."""
+    return getattr(namespace, name)
 
 
 def overload_for(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpOverload | None:

@@ -336,14 +336,32 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
 tensordot._folds = {"dims": ("dims_a", "dims_b")}
 
 
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: builtins.int = 0) -> Any:
+_SPLITS = ("indices_or_sections", "indices", "sections", "tensor_indices_or_sections")
+
+
+def tensor_split(
+    input: Tensor, indices_or_sections: Any = None, dim: builtins.int = 0, **names: Any
+) -> Any:
     """Views along `dim`: so many, or cut at the given positions, which may be in a tensor.
+
+    By name the second argument may also be called `indices`, `sections` or
+    `tensor_indices_or_sections`.
 
     Shapes: any; parts as views.
 
     >>> tn.tensor_split(tn.arange(5), 2)
     (tensor([0, 1, 2]), tensor([3, 4]))
     """
+    for name, value in names.items():
+        if name not in _SPLITS:
+            raise TypeError(f"tensor_split() got an unexpected keyword argument '{name}'")
+        if indices_or_sections is not None:
+            raise TypeError(f"tensor_split() got several values for {' or '.join(_SPLITS)}")
+        indices_or_sections = value
+    if indices_or_sections is None:
+        raise TypeError(
+            "tensor_split() missing 1 required positional argument: 'indices_or_sections'"
+        )
     if isinstance(indices_or_sections, Tensor):
         if indices_or_sections.dtype is not _C.int64:
             raise RuntimeError(

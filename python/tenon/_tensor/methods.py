@@ -92,11 +92,11 @@ def __rdiv__(self: Tensor, other: Any) -> Tensor:
     return self.reciprocal() * other
 
 
-def tensor_split(self: Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
+def tensor_split(self: Tensor, indices_or_sections: Any = None, dim: int = 0, **names: Any) -> Any:
     """See tenon.tensor_split."""
     from tenon._tensor import functions
 
-    return functions.tensor_split(self, indices_or_sections, dim)
+    return functions.tensor_split(self, indices_or_sections, dim, **names)
 
 
 def nonzero_static(self: Tensor, *, size: int, fill_value: int = -1) -> Tensor:

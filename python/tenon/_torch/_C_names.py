@@ -3,6 +3,7 @@ the extension module `tenon._C`, where it has none of that name."""
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import importlib
 from typing import Any
@@ -108,6 +109,45 @@ class _AutoDispatchBelowAutograd:
 
     def __exit__(self, *exc: object) -> None:
         self._mode.__exit__(*exc)
+
+
+class DispatchKey(enum.Enum):
+    """Kinds of kernels that a call may be kept from."""
+
+    AutocastCPU = "cpu"
+    AutocastCUDA = "cuda"
+    AutocastXPU = "xpu"
+
+
+class DispatchKeySet:
+    """A set of them."""
+
+    def __init__(self, *keys: DispatchKey) -> None:
+        self._keys = frozenset(keys)
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*self._keys, *other._keys)
+
+    def has(self, key: DispatchKey) -> bool:
+        """Whether a key is among them."""
+        return key in self._keys
+
+
+class _ExcludeDispatchKeyGuard:
+    """Inside it no kernels of these kinds run: autocast for the devices is off."""
+
+    def __init__(self, keys: DispatchKeySet) -> None:
+        self._devices = [key.value for key in keys._keys]
+
+    def __enter__(self) -> None:
+        from tenon import amp
+
+        self._off = contextlib.ExitStack()
+        for device in filter(amp.is_autocast_available, self._devices):
+            self._off.enter_context(amp.autocast(device, enabled=False))
+
+    def __exit__(self, *exc: object) -> None:
+        self._off.close()
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:

@@ -41,6 +41,16 @@ def _convert_indices_from_csr_to_coo(
     return tenon.stack([part.to(tenon.int32 if out_int32 else tenon.int64) for part in both])
 
 
+def _sample_dirichlet(self: Tensor, generator: Any = None) -> Tensor:
+    """Draws of Dirichlet distributions, without a gradient."""
+    if generator is not None:
+        raise NotImplementedError("_sample_dirichlet: draws come from the default generator")
+    from tenon.distributions.dirichlet import sample_dirichlet
+
+    with tenon.no_grad():
+        return sample_dirichlet(self)
+
+
 def set_vital(vital: str, attr: str, value: str) -> None:
     """Once noted a fact about the program; PyTorch has given it up."""
     del vital, attr, value
@@ -101,6 +111,7 @@ def all_of_them() -> dict[str, Any]:
             _shape_as_tensor,
             _convert_indices_from_coo_to_csr,
             _convert_indices_from_csr_to_coo,
+            _sample_dirichlet,
             set_vital,
             _has_compatible_shallow_copy_type,
             _grouped_mm,

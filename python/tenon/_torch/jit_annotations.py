@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: UP035
+from typing import Dict, Final, List, Optional, Tuple, Union  # noqa: UP035
 
-BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = List[Any]  # noqa: UP006
+BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = List  # noqa: UP006
 
 __all__ = [
     "BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "Dict", "Final", "List",

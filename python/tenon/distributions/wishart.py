@@ -113,7 +113,29 @@ class Wishart(ExponentialFamily):
         d = v.diagonal(dim1=-2, dim2=-1)
         return self._df(2) * (v.pow(2) + d.unsqueeze(-1) * d.unsqueeze(-2))
 
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+    def rsample(
+        self, sample_shape: Sequence[int] = (), max_try_correction: int | None = None
+    ) -> Tensor:
+        """Samples. PyTorch draws those that are positive definite once more, and so does this, to
+        give the same numbers; those that then are not are drawn anew, so many times, else 10."""
+        sample = self._bartlett(sample_shape)
+        again = self._definite(sample)
+        for _ in range(10 if max_try_correction is None else max_try_correction):
+            if not again.any():
+                break
+            new = self._bartlett(again[again].shape)
+            sample[again] = new
+            left = again.clone()  # what sample was indexed with is needed for its gradient
+            left[again] = ~self._definite(new)
+            again = left
+        return sample
+
+    def _definite(self, sample: Tensor) -> Tensor:
+        """Which samples have a positive definite matrix in the batch."""
+        good = self.support.check(sample)
+        return good.amax(tuple(range(-len(self._batch_shape), 0))) if self._batch_shape else good
+
+    def _bartlett(self, sample_shape: Sequence[int]) -> Tensor:
         # Bartlett: a triangle of normal numbers with roots of chi-squared ones on its diagonal.
         size = self._event_shape[-1]
         steps = tenon.arange(size, dtype=self.df.dtype, device=self.df.device)

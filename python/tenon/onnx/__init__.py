@@ -23,7 +23,7 @@ from tenon.nn import Module
 
 __all__ = [
     "ONNXProgram", "OnnxExporterError", "OperatorExportTypes", "TrainingMode", "export",
-    "is_in_onnx_export", "load",
+    "is_in_onnx_export", "load", "register_custom_op_symbolic", "unregister_custom_op_symbolic",
 ]  # fmt: skip
 
 _OPSETS = range(18, 22)
@@ -54,6 +54,17 @@ class OperatorExportTypes(Enum):
 
 
 _exporting = threading.local()
+
+
+def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Any, opset_version: int) -> None:
+    """A rule for PyTorch's exporter of scripts: exports by graphs, which are those here, do not ask
+    for it."""
+    del symbolic_name, symbolic_fn, opset_version
+
+
+def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
+    """Takes such a rule back."""
+    del symbolic_name, opset_version
 
 
 def is_in_onnx_export() -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter, defaultdict
+from typing import Any
+
+import tenon
 
 counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
 warn_once_cache: set[str] = set()
@@ -14,3 +17,8 @@ def warn_once(msg: str, stacklevel: int = 1) -> None:
     if msg not in warn_once_cache:
         warn_once_cache.add(msg)
         warnings.warn(msg, stacklevel=stacklevel + 1)
+
+
+def is_compile_supported(device_type: Any) -> bool:
+    """Whether `compile` makes faster kernels for a device."""
+    return tenon.device(device_type).type in ("cpu", "cuda")

@@ -23,13 +23,16 @@ from tenon.vision.ops.misc import (
     Permute,
     SqueezeExcitation,
 )
+from tenon.vision.ops.ps_roi import PSRoIAlign, PSRoIPool, ps_roi_align, ps_roi_pool
 from tenon.vision.ops.roi_align import RoIAlign, roi_align
+from tenon.vision.ops.roi_pool import RoIPool, roi_pool
 from tenon.vision.ops.stochastic_depth import StochasticDepth, stochastic_depth
 
 __all__ = [
     "MLP", "Conv2dNormActivation", "Conv3dNormActivation", "DeformConv2d", "FrozenBatchNorm2d",
-    "Permute", "RoIAlign", "SqueezeExcitation", "StochasticDepth", "batched_nms", "box_area",
-    "box_convert", "box_iou", "clip_boxes_to_image", "complete_box_iou", "deform_conv2d",
-    "distance_box_iou", "generalized_box_iou", "masks_to_boxes", "nms", "remove_small_boxes",
-    "roi_align", "sigmoid_focal_loss", "stochastic_depth",
+    "PSRoIAlign", "PSRoIPool", "Permute", "RoIAlign", "RoIPool", "SqueezeExcitation",
+    "StochasticDepth", "batched_nms", "box_area", "box_convert", "box_iou", "clip_boxes_to_image",
+    "complete_box_iou", "deform_conv2d", "distance_box_iou", "generalized_box_iou",
+    "masks_to_boxes", "nms", "ps_roi_align", "ps_roi_pool", "remove_small_boxes", "roi_align",
+    "roi_pool", "sigmoid_focal_loss", "stochastic_depth",
 ]  # fmt: skip
