@@ -432,6 +432,12 @@ static tn_status run_node(pass *p, uint32_t at) {
         if (!ret) st = tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
     for (uint32_t i = 0; g && i < n->nouts; i++) any = any || g[i];
+    /* A function of a host language may do more than compute gradients, and other nodes wait for it. */
+    if (!any && n->kind == TNI_NODE_HOST) {
+        any = gradient_at(&s, 0) != NULL;
+        g = s.one_out ? &s.g.one : s.g.many;
+        if (!any) st = tn_fail(TN_E_MEMORY, -1, "out of memory");
+    }
     if (st == TN_OK && any && n->extra) st = run_pre_hooks(n, g);
     for (uint32_t i = 0; st == TN_OK && p->capture && s.target && any && i < n->nouts; i++)
         if (g[i]) capture(p, s.key, i, g[i]);

@@ -526,3 +526,60 @@ def test_hooks_stay_where_a_tensor_was_when_they_came() -> None:
         return [*seen, x.grad, y.grad]
 
     stored.same(run(tenon), stored.of_torch(run))
+
+
+def test_functions_run_without_a_gradient() -> None:
+    """Their backward may do more than compute: pipelines have others wait for it."""
+
+    def look(lib: Any) -> list[Any]:
+        seen: list[Any] = []
+
+        def numbers(g: Any) -> Any:
+            return None if g is None else g.tolist()
+
+        class Stops(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any, other: Any) -> Any:
+                return x.detach().clone()
+
+            @staticmethod
+            def backward(ctx: Any, grad: Any) -> Any:
+                seen.append(("stops", numbers(grad)))
+                return grad, None
+
+        class Splits(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any, zeros: bool) -> Any:
+                ctx.set_materialize_grads(zeros)
+                return x.detach().clone(), x.new_zeros(3)
+
+            @staticmethod
+            def backward(ctx: Any, *grads: Any) -> Any:
+                seen.append(("splits", [numbers(g) for g in grads]))
+                return grads[0], None
+
+        class Works(lib.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                return x.detach()
+
+            @staticmethod
+            def backward(ctx: Any, grad: Any) -> Any:
+                seen.append(("works", numbers(grad)))
+                return grad + 1
+
+        for zeros in (True, False):
+            x = lib.tensor([1.0, 2.0], requires_grad=True)
+            y = lib.tensor([3.0], requires_grad=True)
+            first, second = Splits.apply(x, zeros)
+            side = Works.apply(Works.apply(y)[:1] * 2)
+            late = Works.apply(second)
+            out = Stops.apply(Stops.apply(first, late), side)
+            out.sum().backward()
+            seen += [numbers(t.grad) for t in (x, y)]
+        first, second = Splits.apply(x, False)
+        found = lib.autograd.grad(Stops.apply(y * 2, second).sum(), (x, y), allow_unused=True)
+        seen += [numbers(g) for g in found]
+        return seen
+
+    stored.same(look(tenon), stored.of_torch(look))
