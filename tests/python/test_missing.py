@@ -60,3 +60,16 @@ def test_no_program(tmp_path):
     for name, message in (("train.py", "is no Python program"), ("other.py", "there is no file")):
         done = _run(tmp_path, name)
         assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_packages_without_a_file_of_their_own(tmp_path):
+    """Namespace packages, and modules inside them."""
+    (tmp_path / "parts" / "inner").mkdir(parents=True)
+    (tmp_path / "parts" / "inner" / "net.py").write_text(
+        "import torch\nx = torch.nothing_here\n", encoding="utf-8"
+    )
+    (tmp_path / "train.py").write_text("import parts.inner.net\n", encoding="utf-8")
+    done = _run(tmp_path)
+    assert done.returncode == 1 and not done.stderr
+    name, place = done.stdout.split()[:2]
+    assert name == "torch.nothing_here" and place.endswith("parts/inner/net.py:2")

@@ -109,10 +109,9 @@ def _is_theirs(name: str) -> bool:
 
 def _find(name: str, folder: Path) -> ModuleSpec | None:
     """The spec of a module, without importing anything."""
-    path, spec, full = [str(folder), *sys.path], None, ""
+    path, spec = [str(folder), *sys.path], None
     for word in name.split("."):
-        full = f"{full}.{word}" if full else word
-        spec = PathFinder.find_spec(full, path)
+        spec = PathFinder.find_spec(word, path)  # a whole name would have to be imported so far
         if spec is None:
             return None
         path = list(spec.submodule_search_locations or [])

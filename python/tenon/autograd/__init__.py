@@ -40,6 +40,12 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def _is_checkpoint_valid() -> bool:
+    """Whether a backward pass that runs now may be made of several: not while gradients of given
+    tensors alone are computed."""
+    return not _C._current_pass()[1]
+
+
 class _VariableMeta(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, Tensor)

@@ -93,6 +93,13 @@ def init() -> None:
     _base.require("init")
 
 
+def _lazy_call(callable: Any, **kwargs: Any) -> None:  # noqa: A002 - PyTorch's name
+    """Calls something that needs a GPU, where there is one."""
+    del kwargs
+    if is_available():
+        callable()
+
+
 # ---- Devices -------------------------------------------------------------------------------------
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+import warnings
 from datetime import timedelta
 from typing import Any
 
-from tenon import distributed
+import tenon
+from tenon import Tensor, distributed
 from tenon.distributed import *  # noqa: F403 - the very same names
 from tenon.distributed._collectives import _outside
 from tenon.distributed._groups import (
@@ -16,11 +19,17 @@ from tenon.distributed._groups import (
     default_store,
     is_xccl_available,  # noqa: F401 - packages look for it here
 )
+from tenon.distributed._objects import _bytes, _object
 from tenon.distributed.constants import default_pg_timeout  # noqa: F401
 
 __all__ = list(distributed.__all__)
 
 _rank_not_in_group = _outside
+_get_global_rank = distributed.get_global_rank
+_pickler, _unpickler = pickle.Pickler, pickle.Unpickler
+_GLOO_AVAILABLE = distributed.is_gloo_available()
+_MPI_AVAILABLE = distributed.is_mpi_available()
+_NCCL_AVAILABLE = distributed.is_nccl_available()
 
 
 def _get_default_group() -> ProcessGroup:
@@ -35,10 +44,30 @@ def _get_default_store() -> Any:
 
 def _get_pg_default_device(group: Any = None) -> Any:
     """The device that objects travel through."""
-    import tenon
-
     _group(group)
     return tenon.device("cpu")
+
+
+def _object_to_tensor(obj: Any, device: Any, group: Any) -> tuple[Tensor, Tensor]:
+    """An object, pickled, and its size in bytes."""
+    _group(group)
+    data = _bytes(obj).to(device)
+    return data, tenon.tensor([data.numel()], device=device)
+
+
+def _tensor_to_object(tensor: Tensor, tensor_size: int, group: Any) -> Any:
+    """The object in the first bytes of a tensor."""
+    _group(group)
+    return _object(tensor.cpu()[: int(tensor_size)])
+
+
+def _warn_not_in_group(op_name: str) -> None:
+    """Says that an operation does nothing, as this process is not in its group."""
+    warnings.warn(
+        f"Running {op_name} on global rank {distributed.get_rank()} which does not belong to the "
+        "given group.",
+        stacklevel=2,
+    )
 
 
 def _set_pg_timeout(timeout: timedelta, group: ProcessGroup | None = None) -> None:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 from tenon import distributed
 from tenon.nn.modules.module import Module
 
 __all__: list[str] = []
+
+
+def _p_assert(cond: Any, s: str, raise_assertion_error: bool = True) -> None:
+    """AssertionError with the message s unless cond holds, also where assert does nothing; said
+    with the stack, as errors in backward may lose it."""
+    if not cond:
+        print(s)
+        traceback.print_stack()
+        if raise_assertion_error:
+            raise AssertionError(s)
 
 
 def _sync_module_states(

@@ -32,8 +32,21 @@ _INFIX = {
 _IN_PLACE = {
     operator.iadd: "+=", operator.isub: "-=", operator.imul: "*=", operator.itruediv: "/=",
     operator.ifloordiv: "//=", operator.imod: "%=", operator.iand: "&=", operator.ior: "|=",
-    operator.ixor: "^=", operator.ipow: "**=",
+    operator.ixor: "^=", operator.ipow: "**=", operator.ilshift: "<<=", operator.irshift: ">>=",
+    operator.imatmul: "@=",
 }  # fmt: skip
+
+# The same by the operators' names, for tracers and generators of code of a program's own.
+_alone = ("eq", "ne", "lt", "gt", "le", "ge", "pos", "neg", "invert")
+reflectable_magic_methods = {
+    f.__name__: text for f, text in _INFIX.items() if f.__name__ not in _alone
+} | {"div": "{} / {}"}
+magic_methods = {
+    f.__name__: text for f, text in _INFIX.items() if f.__name__ in _alone
+} | reflectable_magic_methods
+inplace_methods = {f.__name__: f"{{}} {sign} {{}}" for f, sign in _IN_PLACE.items()} | {
+    "setitem": "{}[{}] = {}"
+}
 
 
 BodyTransformer = Callable[[list[str]], list[str]]

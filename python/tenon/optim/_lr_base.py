@@ -8,7 +8,8 @@ optimizer. `_closed`, where there is one, gives the rate of an epoch directly.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tenon import Tensor
@@ -44,6 +45,25 @@ def _for_groups(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
             f"{name} has {len(value)} values, param_groups has {len(groups)}."
         )
     return list(value)
+
+
+def _warn_get_lr_called_within_step(scheduler: LRScheduler) -> None:
+    """Warns where get_lr() is asked for from outside of step()."""
+    if not scheduler._get_lr_called_within_step:
+        warnings.warn(
+            "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+            stacklevel=3,
+        )
+
+
+@contextmanager
+def _enable_get_lr_call(scheduler: LRScheduler) -> Iterator[None]:
+    """Within it, get_lr() is step()'s."""
+    scheduler._get_lr_called_within_step = True
+    try:
+        yield
+    finally:
+        scheduler._get_lr_called_within_step = False
 
 
 class LRScheduler:
@@ -95,23 +115,15 @@ class LRScheduler:
 
     def get_lr(self) -> list[Any]:
         """The rates that step() is about to set."""
-        if not self._get_lr_called_within_step:
-            warnings.warn(
-                "To get the last learning rate computed by the scheduler, "
-                "please use `get_last_lr()`.",
-                stacklevel=2,
-            )
+        _warn_get_lr_called_within_step(self)
         return [
             self._next(group, base)
             for group, base in zip(self.optimizer.param_groups, self.base_lrs)
         ]
 
     def _inside_step(self, find: Callable[[], list[Any]]) -> list[Any]:
-        self._get_lr_called_within_step = True
-        try:
+        with _enable_get_lr_call(self):
             return find()
-        finally:
-            self._get_lr_called_within_step = False
 
     def _set_lrs(self, lrs: Iterable[Any]) -> None:
         for group, lr in zip(self.optimizer.param_groups, lrs):

@@ -13,7 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tenon.optim._lr_base import LRScheduler, _values
+from tenon.optim._lr_base import (
+    LRScheduler,
+    _enable_get_lr_call,  # noqa: F401 - schedules of packages import both
+    _values,
+    _warn_get_lr_called_within_step,  # noqa: F401
+)
 from tenon.optim._lr_cycles import CyclicLR, OneCycleLR
 from tenon.optim._lr_several import ChainedScheduler, ReduceLROnPlateau, SequentialLR
 from tenon.optim.optimizer import Optimizer

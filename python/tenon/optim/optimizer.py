@@ -14,6 +14,22 @@ import tenon
 from tenon import Tensor
 from tenon._device import capture
 from tenon._tape.hooks import RemovableHandle, add_hook
+from tenon.optim._copied import (  # noqa: F401 - copies of PyTorch's optimizers import them here
+    _capturable_doc,
+    _device_dtype_check_for_fused,
+    _differentiable_doc,
+    _disable_dynamo_if_unsupported,
+    _foreach_doc,
+    _foreach_supported_types,
+    _fused_doc,
+    _get_scalar_dtype,
+    _get_value,
+    _maximize_doc,
+    _params_doc,
+    _stack_if_compiling,
+    _to_scalar,
+    _view_as_real,
+)
 
 
 class _Required:

@@ -114,6 +114,9 @@ def register_pytree_node(
     )  # fmt: skip
 
 
+_register_pytree_node = register_pytree_node  # the name that packages know from before
+
+
 def _add(
     cls: type, name: str, flatten: Any, unflatten: Any, keys: Any, dump: Any, load: Any
 ) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import tenon
 from tenon import _C, Tensor
+from tenon.autograd import _is_checkpoint_valid
 from tenon.autograd.graph import saved_tensors_hooks
 from tenon.utils._pytree import tree_leaves
 
@@ -200,7 +201,7 @@ class CheckpointFunction(tenon.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        if _C._current_pass()[1]:
+        if not _is_checkpoint_valid():
             raise RuntimeError(
                 "When use_reentrant=True, utils.checkpoint is incompatible with .grad() or "
                 "passing an `inputs` parameter to .backward(). To resolve this error, you can "

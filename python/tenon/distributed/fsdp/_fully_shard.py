@@ -17,6 +17,7 @@ from tenon.distributed.tensor._api import DParameter, DTensor, leaf, make
 from tenon.distributed.tensor._redistribute import Spec
 from tenon.distributed.tensor.placement_types import Replicate, Shard, _StridedShard
 from tenon.nn.modules.module import Module
+from tenon.nn.parallel.distributed import _find_tensors
 from tenon.nn.parameter import Parameter
 
 __all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method"]
@@ -184,7 +185,7 @@ def _run(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if not state.waiting and (state.reshards or not tenon.is_grad_enabled()):
             state.hide()
     output = _cast_output(state, output)
-    for t in _unit.tensors_of(output):
+    for t in _find_tensors(output):
         if t.requires_grad and tenon.is_grad_enabled():
             t.register_hook(lambda grad: state.show_for_backward())
     return output

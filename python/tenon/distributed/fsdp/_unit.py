@@ -408,15 +408,3 @@ def cast(value: Any, dtype: tenon.dtype | None) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(cast(v, dtype) for v in value)
     return value
-
-
-def tensors_of(value: Any) -> Iterator[Tensor]:
-    """The tensors in nested results."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for v in value.values():
-            yield from tensors_of(v)
-    elif isinstance(value, (list, tuple)):
-        for v in value:
-            yield from tensors_of(v)

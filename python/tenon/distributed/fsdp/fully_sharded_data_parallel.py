@@ -32,6 +32,7 @@ from tenon.distributed.fsdp.api import (
 )
 from tenon.distributed.fsdp.wrap import _wrap_by_policy
 from tenon.nn.modules.module import Module
+from tenon.nn.parallel.distributed import _find_tensors
 from tenon.nn.parameter import Parameter
 
 __all__ = [
@@ -425,7 +426,7 @@ class FullyShardedDataParallel(Module):
             if not kept:
                 self._hide()
         if tenon.is_grad_enabled() and not kept:
-            for t in _unit.tensors_of(output):
+            for t in _find_tensors(output):
                 if t.requires_grad:
                     t.register_hook(lambda grad: self._show_for_backward())
             for flat in flats:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tenon
-from tenon.distributed.fsdp._unit import cast, tensors_of
+from tenon.distributed.fsdp._unit import cast
 from tenon.nn import MultiheadAttention
 from tenon.nn.modules.container import ModuleDict, ModuleList
 from tenon.nn.modules.module import Module
+from tenon.nn.parallel.distributed import _find_tensors
 
 __all__ = [
     "CustomPolicy", "ModuleWrapPolicy", "always_wrap_policy", "enable_wrap",
@@ -222,7 +223,7 @@ def _keep_precision(module: Module) -> None:
     given: list[Any] = []
 
     def before(module: Module, args: Any) -> Any:
-        given[:] = [t.dtype for t in tensors_of(args) if t.dtype.is_floating_point][:1]
+        given[:] = [t.dtype for t in _find_tensors(args) if t.dtype.is_floating_point][:1]
         return cast(args, tenon.float32)
 
     def after(module: Module, args: Any, output: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tenon import Tensor
 from tenon.nn.modules import _fused
-from tenon.nn.modules.module import Module, _indent
+from tenon.nn.modules.module import Module, _addindent
 from tenon.nn.parameter import Parameter
 
 
@@ -218,7 +218,7 @@ class ModuleList(_Numbered):
                 line = f"({first}): {texts[first]}"
             else:
                 line = f"({first}-{last}): {last - first + 1} x {texts[first]}"
-            lines.append(_indent(line, 2))
+            lines.append(_addindent(line, 2))
         return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
 
 

@@ -80,7 +80,7 @@ def _typename(value: object) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _indent(text: str, spaces: int) -> str:
+def _addindent(text: str, spaces: int) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *(" " * spaces + line for line in rest)])
 
@@ -628,7 +628,7 @@ class Module(StateMixin, CallMixin, SlotsMixin):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        children = [f"({n}): {_indent(repr(m), 2)}" for n, m in self._modules.items()]
+        children = [f"({n}): {_addindent(repr(m), 2)}" for n, m in self._modules.items()]
         if not children and len(lines) <= 1:
             return f"{self._get_name()}({extra})"
         body = "\n  ".join(lines + children)

@@ -16,19 +16,19 @@ from tenon.nn.parallel._reducer import GradBucket, Reducer
 __all__ = ["DistributedDataParallel"]
 
 
-def _tensors(obj: Any) -> Iterator[Tensor]:
+def _find_tensors(obj: Any) -> Iterator[Tensor]:
     """The tensors in nested lists, tuples, mappings and objects with attributes."""
     if isinstance(obj, Tensor):
         yield obj
     elif isinstance(obj, dict):
         for value in obj.values():
-            yield from _tensors(value)
+            yield from _find_tensors(value)
     elif isinstance(obj, (list, tuple, set)):
         for value in obj:
-            yield from _tensors(value)
+            yield from _find_tensors(value)
     elif hasattr(obj, "__dataclass_fields__"):
         for name in obj.__dataclass_fields__:
-            yield from _tensors(getattr(obj, name))
+            yield from _find_tensors(getattr(obj, name))
 
 
 class DistributedDataParallel(Module, Joinable):
@@ -191,7 +191,7 @@ class DistributedDataParallel(Module, Joinable):
         output = self.module(*inputs, **kwargs)
         if syncs:
             finds = self._reducer.finds_unused
-            self._reducer.prepare(list(_tensors(output)) if finds else None)
+            self._reducer.prepare(list(_find_tensors(output)) if finds else None)
             self.require_forward_param_sync = True
         else:
             self._reducer.skip()
