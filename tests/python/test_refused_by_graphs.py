@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import stored
 import tenon as tn
+from refusals import outcome
 
 Call = Callable[[Any], Any]
 
@@ -287,14 +288,6 @@ NOT_THERE = {
     "derived below none", "scan of numbers", "associative scan of nothing", "loop over one",
     "context of no fake",
 }  # fmt: skip
-
-
-def outcome(call: Call, lib: Any) -> str:
-    try:
-        call(lib)
-    except Exception as e:
-        return type(e).__name__
-    return "taken"
 
 
 @pytest.mark.parametrize("name", [*GRAPHS, *TREES])

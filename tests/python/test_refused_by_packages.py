@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import stored
 import tenon as tn
-from refusals import Refusal, by_name, check
+from refusals import Refusal, by_name, check, outcome
 from tenon import array_api as xp
 from tenon.io import safetensors
 from tenon.vision import models
@@ -124,14 +124,6 @@ SHARED: dict[str, tuple[str, Call]] = {
         lambda t: t.nested.nested_tensor([t.ones(1), t.ones(1, 1)]),
     ),
 }
-
-
-def outcome(call: Call, lib: Any) -> str:
-    try:
-        call(lib)
-    except Exception as e:
-        return type(e).__name__
-    return "taken"
 
 
 @pytest.mark.parametrize("name", SHARED)

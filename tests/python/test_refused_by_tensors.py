@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import stored
 import tenon as tn
+from refusals import outcome
 
 Call = Callable[[Any], Any]
 
@@ -610,14 +611,6 @@ KERNELS: dict[str, tuple[str, Call]] = {
         lambda t: functional(t).linear(t.ones(1, 2), t.ones(1, 3)),
     ),
 }
-
-
-def outcome(call: Call, lib: Any) -> str:
-    try:
-        call(lib)
-    except Exception as e:
-        return type(e).__name__
-    return "taken"
 
 
 # Here PyTorch goes on, has no such method, or fails further down.

@@ -122,13 +122,16 @@ static PyObject *added_op(PyObject *unused, PyObject *arg) {
     return fn;
 }
 
+/* What is known of the operator of that name. */
+static bool find_meta(PyObject *arg, tn_op_meta *ret) {
+    const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
+    return name && tnp_check(tn_op_meta_find(name, ret)) == 0;
+}
+
 static PyObject *table_op(PyObject *unused, PyObject *arg) {
     tn_op_meta meta;
     (void)unused;
-    const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
-    if (!name) return NULL;
-    tn_status st = tn_op_meta_find(name, &meta);
-    if (st != TN_OK) return tnp_raise(st);
+    if (!find_meta(arg, &meta)) return NULL;
     PyObject *module = PyUnicode_FromString("tenon.ops");
     PyObject *fn = module ? function_of(&meta, meta.info->name, module) : NULL;
     Py_XDECREF(module);
@@ -150,10 +153,7 @@ static PyObject *added_names(PyObject *unused, PyObject *none) {
 static PyObject *added_vmap(PyObject *unused, PyObject *arg) {
     tn_op_meta meta;
     (void)unused;
-    const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
-    if (!name) return NULL;
-    tn_status st = tn_op_meta_find(name, &meta);
-    if (st != TN_OK) return tnp_raise(st);
+    if (!find_meta(arg, &meta)) return NULL;
     if (!meta.vmap) Py_RETURN_NONE;
     return PyUnicode_FromString(meta.vmap);
 }
@@ -161,10 +161,7 @@ static PyObject *added_vmap(PyObject *unused, PyObject *arg) {
 static PyObject *added_arguments(PyObject *unused, PyObject *arg) {
     tn_op_meta meta;
     (void)unused;
-    const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
-    if (!name) return NULL;
-    tn_status st = tn_op_meta_find(name, &meta);
-    if (st != TN_OK) return tnp_raise(st);
+    if (!find_meta(arg, &meta)) return NULL;
     PyObject *found = PyDict_New();
     for (int32_t i = 0; found && i < meta.nfields && meta.fields[i].kind < TN_F_OUT; i++) {
         PyObject *written = meta.fields[i].flags & TNI_FIELD_MUTATED ? Py_True : Py_False;
