@@ -13,9 +13,7 @@ _SPACE = "tenon.ops."
 def name_of(func: Callable[..., Any]) -> str:
     """The name of a function. That of a plugin's operator has its namespace in front, "acme::sum":
     without it, it may be that of another function."""
-    func = getattr(
-        func, "overloadpacket", func
-    )  # of `ops.aten`, whose forms have names of their own
+    func = getattr(func, "overloadpacket", func)  # forms of `ops.aten` have names of their own
     name = getattr(func, "__name__", "")
     space = getattr(func, "__module__", None) or ""
     return f"{space.removeprefix(_SPACE)}::{name}" if space.startswith(_SPACE) else name
