@@ -120,6 +120,8 @@ tn_status tni_check_outputs_apart(const tn_op *op, void *args);
 bool tni_overlaps_input(const tn_op *op, const void *args, const tn_tensor *out);
 /* Counts the writes. */
 void tni_bump_written(const tn_op *op, const void *args);
+/* Whether a call writes to arguments that its operator may write to: batch_norm in training alone. */
+bool tni_writes_now(const tn_op *op, const void *args);
 /* Records a call that returned `rets`, if it is to be recorded. */
 tn_status tni_record_results(const tn_op *op, void *args, tn_tensor **rets);
 static inline tn_status tni_record_call(const tn_op *op, void *args, uint64_t any,

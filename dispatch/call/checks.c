@@ -203,6 +203,15 @@ tn_status tni_check_outputs_apart(const tn_op *op, void *args) {
  * nothing and that argument comes first, it is an in-place form to the tape: the argument is what the
  * call results in, and its history is replaced. Other written arguments have no history. */
 
+bool tni_writes_now(const tn_op *op, const void *args) {
+    for (int k = 0; k < op->nfields; k++) {
+        const tn_field *f = &op->fields[k];
+        if (f->kind == TN_F_BOOL && f->fixed == TNI_FIXED_GATE)
+            return *(const int64_t *)(const void *)((const char *)args + f->offset) != 0;
+    }
+    return true;
+}
+
 static bool is_written(const tn_op *op, int input) {
     const tn_field *f = &op->fields[op->in_field[input]];
     return (f->flags & TNI_FIELD_MUTATED) && f->kind != TN_F_TENSORS;
@@ -219,6 +228,7 @@ static tn_status fail_no_history(const tn_op *op, int input) {
 
 tn_status tni_check_written(const tn_op *op, const void *args, uint64_t any) {
     bool recorded = tni_recording(TN_W_GRAD) && op->grad;
+    if (!tni_writes_now(op, args)) return TN_OK;
     for (int i = 0; i < op->nin; i++) {
         if (!is_written(op, i)) continue;
         tn_tensor *t = tni_in_slot(op, args, i);
@@ -265,6 +275,7 @@ bool tni_overlaps_written(const tn_op *op, const void *args, const tn_tensor *t)
 }
 
 void tni_bump_written(const tn_op *op, const void *args) {
+    if (!tni_writes_now(op, args)) return;
     for (int i = 0; i < op->nin; i++)
         if (is_written(op, i) && tni_in_slot(op, args, i))
             tni_bump_version(tni_in_slot(op, args, i));

@@ -173,7 +173,8 @@ static tn_status store(const elsewhere *c, tn_tensor *t) {
 
 static tn_status store_changes(const elsewhere *c) {
     const tn_op *op = c->op;
-    for (int i = 0; i < op->nin; i++) {
+    const bool writes = tni_writes_now(op, c->args);
+    for (int i = 0; writes && i < op->nin; i++) {
         tni_span in = tni_in_span(op, c->args, i);
         if (!(tni_in_field(op, i)->flags & TNI_FIELD_MUTATED)) continue;
         for (int64_t k = 0; k < in.n; k++) TN_TRY(store(c, in.v[k]));

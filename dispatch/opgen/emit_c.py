@@ -528,6 +528,8 @@ def tables(op: Op, table: dict[str, Op]) -> list[str]:
     out = [f"static const tn_field fields_{op.name}[] = {{"]
     for k, a in enumerate(op.args):
         fixed = "TNI_FIXED_ANY" if k > 0 and is_apart(op, a) else a.fixed
+        if a.name == op.entry.get("writes_if"):
+            fixed = "TNI_FIXED_GATE"
         out.append(
             f'    {{"{a.name}", {TYPES[a.type][0]}, offsetof({struct}, {a.name}), {fixed}, '
             f"{field_flags(op, a)}, {c_string(a.default)}}},"

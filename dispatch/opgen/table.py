@@ -18,7 +18,7 @@ KEYS = {
     "tests", "via", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version", "parts", "choices",
     "autocast", "zeros", "wide", "fits", "size_average", "warn", "vmap", "numbers",
-    "sparse", "unsigned", "out", "check", "old", "refuses", "history",
+    "sparse", "unsigned", "out", "check", "old", "refuses", "history", "writes_if",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out", "def", "inplace=")
@@ -356,6 +356,9 @@ def check(op: Op) -> None:
         raise op.fail("a composite operator needs 'forward'")
     if e.get("history", "first") != "first":
         raise op.fail("history is 'first' where it is not that of all results")
+    gate = next((a.type for a in op.args if a.name == e.get("writes_if")), None)
+    if "writes_if" in e and (gate != "bool" or not any(a.mutated for a in op.args)):
+        raise op.fail("writes_if names a bool argument of an operator that writes to others")
     if "zeros" in e and e.get("grad") != "custom":
         raise op.fail("zeros goes with grad = 'custom'")
     if "parts" in e and (op.kind == "composite" or e.get("forward") != "custom"):

@@ -159,13 +159,14 @@ tn_status tni_p_add_value(tn_program *p, tni_prole role, tn_tensor *t, bool keep
 
 void tni_p_each_written(const tni_pnode *n, void (*fn)(void *ctx, int32_t id), void *ctx) {
     const tn_op *op = n->op;
+    const bool writes = tni_writes_now(op, n->args);
     int32_t at = 0;
     for (int i = 0; i < op->nin; i++) {
         const tn_field *f = &op->fields[op->in_field[i]];
         bool list = f->kind == TN_F_TENSORS;
         int64_t count = list ? ((const tn_views *)tni_p_at(n, f))->n : 1;
-        bool written =
-            (f->flags & TNI_FIELD_MUTATED) || (i == 0 && (op->flags & TNI_OP_INPLACE_ONLY));
+        bool written = (writes && (f->flags & TNI_FIELD_MUTATED)) ||
+                       (i == 0 && (op->flags & TNI_OP_INPLACE_ONLY));
         for (int64_t k = 0; k < count; k++, at++)
             if ((written || (n->wrote && n->wrote[at])) && n->in[at] >= 0) fn(ctx, n->in[at]);
     }

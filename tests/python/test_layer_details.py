@@ -294,3 +294,30 @@ def test_layers_that_repeat_are_written_once() -> None:
         return [repr(n.ModuleList(each)) for each in lists]
 
     stored.same(run(tn), stored.of_torch(run))
+
+
+@pytest.mark.parametrize("kind", ["BatchNorm1d", "InstanceNorm1d"])
+def test_running_statistics_are_written_in_training_alone(kind: str) -> None:
+    """So that backward and graphs may keep them, and memory that nobody may write to serves."""
+    norm = getattr(nn, kind)(3, track_running_stats=True).eval()
+    x = tn.randn(2, 3, 4, requires_grad=True)
+    kept = x * norm.running_mean.view(3, 1) + norm.running_var.view(3, 1)
+    versions = [norm.running_mean._version, norm.running_var._version]
+    want = norm(x)
+    kept.square().sum().backward()
+    assert [norm.running_mean._version, norm.running_var._version] == versions
+    with tn.no_grad():
+        traced = tn.jit.trace(lambda y: norm(y), x)
+        for y in (x, x * 2):
+            assert traced(y).equal(norm(y))
+    fixed = np.zeros(3, np.float32)
+    fixed.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        norm.running_mean = tn.from_numpy(fixed)
+    assert norm(x).equal(want)
+    norm.train()
+    before = norm.running_var._version
+    norm.running_mean = tn.zeros(3)
+    norm(x)
+    assert norm.running_mean._version == 1 and norm.running_var._version == before + 1

@@ -43,12 +43,13 @@ typedef struct tn_field {
     uint16_t kind;
     uint16_t offset; /* in the argument struct */
     uint16_t fixed;  /* int[N]: N (a single int is repeated); Tensor(int8): TNI_FIXED_DTYPE + slot;
-                     * a composite's index or mask: TNI_FIXED_ANY */
+                     * a composite's index or mask: TNI_FIXED_ANY; a bool: TNI_FIXED_GATE or 0 */
     uint16_t flags;  /* TNI_FIELD_* */
     const char *deflt; /* default as Python text, NULL: required */
 } tn_field;
 #define TNI_FIXED_DTYPE 1 /* of a tensor argument that has a dtype of its own */
 #define TNI_FIXED_ANY 0xffffu
+#define TNI_FIXED_GATE 0xfffeu /* where it is false the operator writes to none of its arguments */
 #define TNI_FIELD_KWONLY 0x1u
 #define TNI_FIELD_SAVED 0x2u        /* the gradient reads it */
 #define TNI_FIELD_DIFF 0x4u         /* a gradient flows to this input */
