@@ -248,6 +248,11 @@ Group *join(std::shared_ptr<Meeting> meeting, const std::string &name, int rank,
     PatientStore files(meeting->folder, Milliseconds(timeout_ms));
     gloo::rendezvous::PrefixStore store(name, files);
     group->context->connectFullMesh(store, meeting->device);
+    // A rank that went on, and left, would end connections that others have not made yet.
+    gloo::BarrierOptions all(group->context);
+    all.setTag(group->calls++);
+    all.setTimeout(Milliseconds(timeout_ms));
+    gloo::barrier(all);
     group->meeting = std::move(meeting);
     group->name = name;
     return group.release();

@@ -104,7 +104,8 @@ SHAPES: list[Refusal] = [
 MATH: list[Refusal] = [
     (R, "to be a boolean tensor", lambda: tn.where(i, f, f)),
     (R, "addcdiv does not divide integers by integers", lambda: tn.addcdiv(i, i, i)),
-    (R, "Expected both inputs to be Float or Double tensors", lambda: tn.polar(v.half(), v.half())),
+    (R, "Expected both inputs to be Half, Float or Double tensors",
+     lambda: tn.polar(v.bfloat16(), v.bfloat16())),
     (R, "linalg.cross: inputs dimension -1 must have length 3. Got 2 and 2",
      lambda: tn.linalg.cross(f[:, :2], f[:, :2])),
     (R, "to have integral dtype", lambda: tn.cov(f, fweights=v.abs())),

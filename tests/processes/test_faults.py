@@ -53,6 +53,13 @@ def test_nothing_waits_for_those_that_stand_still_or_die(engine: str, what: str)
 
 
 @pytest.mark.slow
+def test_ranks_that_leave_as_soon_as_they_have_met() -> None:
+    """They took others' connections along that were not made yet, in one of five runs of three."""
+    for _ in range(8):
+        assert run("gloo", 4, "faults.py", "meet").count("ok") == 4
+
+
+@pytest.mark.slow
 def test_a_socket_that_has_gone_is_no_signal() -> None:
     assert run("gloo", 2, "faults.py", "pipe").count("ok") == 2
 
