@@ -206,14 +206,15 @@ static void ended_part(tn_work *k) {
     }
 }
 
-static void check_deadline(tn_work *k) {
-    int64_t waited = (tni_os_clock_ns() - k->started_ns) / 1000000;
-    if (waited <= k->x.timeout_ms) return;
+static int64_t waited_ms(const tn_work *k) { return (tni_os_clock_ns() - k->started_ns) / 1000000; }
+
+/* The deadline is over; `said` is what the engine has given up with, if it was first. */
+static void lose_late(tn_work *k, const char *said) {
     char what[200], why[TN_ENGINE_WHY];
     const tni_fingerprint f = tni_fingerprint_of(k->world, &k->x);
     tni_fingerprint_text(&f, what, sizeof what);
-    snprintf(why, sizeof why, "rank %d waited %.1f s in %s; not all ranks have come",
-             (int)k->world->rank, (double)waited / 1e3, what);
+    snprintf(why, sizeof why, "rank %d waited %.1f s in %s; not all ranks have come%s%.120s",
+             (int)k->world->rank, (double)waited_ms(k) / 1e3, what, said[0] ? ": " : "", said);
     lose(k, TN_E_STATE, why);
 }
 
@@ -241,12 +242,13 @@ static void advance(tn_work *k) {
         char why[TN_ENGINE_WHY] = "";
         int32_t done = 0;
         tn_status st = test(k, &done, why);
-        if (st != TN_OK) {
-            lose_by_engine(k, st, why);
-        } else if (done) {
+        if (st == TN_OK && done) {
             ended_part(k);
+        } else if (st != TN_E_VALUE && waited_ms(k) + (st != TN_OK) > k->x.timeout_ms) {
+            lose_late(k, why);
+        } else if (st != TN_OK) {
+            lose_by_engine(k, st, why);
         } else {
-            check_deadline(k);
             return;
         }
     }
