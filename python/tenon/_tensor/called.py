@@ -31,12 +31,17 @@ def written_by(name: str, args: Any, kwargs: Any) -> list[Any]:
     return [v for v in found if v is not None]
 
 
-def writes_first(name: str) -> bool:
-    """Whether the function of that name, but for `__iadd__` and its like, writes to its first
-    argument."""
+def is_inplace(name: str) -> bool:
+    """Whether it is an in-place form of Tenon's own, but for `__iadd__` and its like."""
     if "::" in name:
-        return next(iter(arguments_of(name).values()), False)
+        return False
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+
+
+def writes_first(name: str) -> bool:
+    """Whether the function of that name writes to its first argument: an in-place form, or an
+    operator of a plugin."""
+    return is_inplace(name) or next(iter(arguments_of(name).values()), False)
 
 
 def is_pointwise(name: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 import tenon
 from tenon import _C
-from tenon._tensor.called import writes_first, written_by
+from tenon._tensor.called import is_inplace, written_by
 from tenon._tensor.dims import wrapped_dim
 from tenon._tensor.op_rows import op_rows
 
@@ -42,7 +42,7 @@ class Call:
         """It gives its first argument back. Operators of plugins that write return nothing, or
         results beside what they write."""
         name = self.name
-        return "::" not in name and (writes_first(name) or name in INPLACE_SIGNS)
+        return is_inplace(name) or name in INPLACE_SIGNS
 
     def maps(self, value: Any) -> bool:
         return self.is_batched(value, self.level)

@@ -27,9 +27,18 @@ __all__ = list(distributed.__all__)
 _rank_not_in_group = _outside
 _get_global_rank = distributed.get_global_rank
 _pickler, _unpickler = pickle.Pickler, pickle.Unpickler
-_GLOO_AVAILABLE = distributed.is_gloo_available()
-_MPI_AVAILABLE = distributed.is_mpi_available()
-_NCCL_AVAILABLE = distributed.is_nccl_available()
+_AVAILABLE = {
+    "_GLOO_AVAILABLE": distributed.is_gloo_available,
+    "_MPI_AVAILABLE": distributed.is_mpi_available,
+    "_NCCL_AVAILABLE": distributed.is_nccl_available,
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Whether an engine was built, which is looked for when it is asked."""
+    if name in _AVAILABLE:
+        return _AVAILABLE[name]()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _get_default_group() -> ProcessGroup:

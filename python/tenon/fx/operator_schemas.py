@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tenon
-from tenon._tensor.called import arguments_of, name_of, writes_first
+from tenon._tensor.called import arguments_of, is_inplace, name_of
 from tenon.nn import Module
 
 __all__ = [
@@ -93,7 +93,7 @@ def check_for_mutable_operation(
 ) -> None:
     """Raises where the call writes to its arguments."""
     name = name_of(target)
-    writes = any(arguments_of(name).values()) or ("::" not in name and writes_first(name))
+    writes = is_inplace(name) or any(arguments_of(name).values())
     if writes or kwargs.get("out") is not None or kwargs.get("inplace"):
         raise RuntimeError(
             f"Tried to trace mutable operation {name}. FX only supports functional code, so "

@@ -12,7 +12,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor, masked
-from tenon._tensor.called import is_pointwise, name_of, writes_first
+from tenon._tensor.called import is_inplace, is_pointwise, name_of
 from tenon._tensor.routed import KINDS, SIZES, route_methods
 from tenon.overrides import DisableTorchFunctionSubclass
 
@@ -120,7 +120,7 @@ def _reduced(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Masked
 def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with a masked tensor among its arguments."""
     name = name_of(func)
-    inplace = "::" not in name and writes_first(name)
+    inplace = is_inplace(name)
     base = name[:-1] if inplace else name
     if name == "where":
         return _where(*args, **kwargs)

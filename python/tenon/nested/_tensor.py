@@ -13,7 +13,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
-from tenon._tensor.called import is_pointwise, name_of, writes_first
+from tenon._tensor.called import is_inplace, is_pointwise, name_of
 from tenon._tensor.dims import wrapped_dim
 from tenon._tensor.print import package_name
 from tenon._tensor.routed import KINDS, route_methods
@@ -243,7 +243,7 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
                 return of_components(parts, nested[0]._layout)
             dims = _past(args[1] if len(args) > 1 else kwargs["dim"], nested[0].dim(), name)
             return _given(_for_each(func, (args[0], dims), {}, False), nested[0])
-        inplace = "::" not in name and writes_first(name) and name not in _ELEMENTS
+        inplace = is_inplace(name) and name not in _ELEMENTS
         base = name[:-1] if inplace else name
         if base in _ELEMENTS or base in _PRODUCTS or is_pointwise(name):
             out = _for_each(func, args, kwargs, True)

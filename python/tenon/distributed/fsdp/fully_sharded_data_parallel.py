@@ -262,7 +262,7 @@ class FullyShardedDataParallel(Module):
         )  # fmt: skip
         self.rank, self.world_size = self._groups.rank, self._groups.parts
         self._settings = StateDictSettings()
-        self._depth, self._wholes = 0, False
+        self._depth = 0
         # Where the flat parameters are: modules may be put around the one inside later.
         self.__dict__["_home"] = module
         self._is_root: bool | None = None
@@ -335,12 +335,12 @@ class FullyShardedDataParallel(Module):
         self._hide()
 
     def _show(self, flats: list[Tensor]) -> None:
-        self._wholes = self._unit.shown = True
+        self._unit.shown = True
         for f, flat in zip(self._flats, flats, strict=True):
             _unit.place(f.owned, f.wholes(flat))
 
     def _hide(self) -> None:
-        self._wholes = self._unit.shown = False
+        self._unit.shown = False
         self._unit.let_go()
         for i, f in enumerate(self._flats):
             if f.keeps:
@@ -351,7 +351,7 @@ class FullyShardedDataParallel(Module):
             self._home._parameters[name] = f.params[0]
 
     def _show_for_backward(self) -> None:
-        if not self._wholes and self._flats:
+        if not self._unit.shown and self._flats:
             self._show([
                 self._unit.again(i).detach().requires_grad_(f.trainable)
                 for i, f in enumerate(self._flats)
@@ -408,9 +408,9 @@ class FullyShardedDataParallel(Module):
         if casts and mixed.param_dtype is not None:
             args, kwargs = _unit.cast((args, kwargs), mixed.param_dtype)
         call = self._fsdp_wrapped_module
-        if self._depth or not self._flats or (self._wholes and not self._reshards):
+        if self._depth or not self._flats or (self._unit.shown and not self._reshards):
             return call(*args, **kwargs)
-        kept = self._wholes  # by summon_full_params
+        kept = self._unit.shown  # by summon_full_params
         flats = []
         if not kept:
             flats = self._unit.unshard()
@@ -511,7 +511,7 @@ class FullyShardedDataParallel(Module):
                                       "writing to them can lead to inconsistencies across ranks "
                                       "when the context is exited.")  # fmt: skip
         units = FullyShardedDataParallel.fsdp_modules(module)
-        units = [u for u in units if (recurse or u is module) and not u._wholes]
+        units = [u for u in units if (recurse or u is module) and not u._unit.shown]
         shown: list[tuple[FullyShardedDataParallel, list[list[Parameter]]]] = []
         try:
             for u in units:
@@ -523,7 +523,7 @@ class FullyShardedDataParallel(Module):
                     for tensor, grad in zip(tensors, f.whole_grads(), strict=True):
                         tensor.grad = grad
                 shown.append((u, whole))
-                u._wholes = True
+                u._unit.shown = True
                 if not u._use_orig_params:
                     held = u._home._parameters
                     for name in [n for n in held if n.startswith("_flat_param")]:
@@ -599,7 +599,7 @@ class FullyShardedDataParallel(Module):
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """By the kind that was set: whole tensors, DTensors, or what lies in memory."""
         kind = self._settings.state_dict_type
-        if kind is StateDictType.LOCAL_STATE_DICT or self._wholes:
+        if kind is StateDictType.LOCAL_STATE_DICT or self._unit.shown:
             return super().state_dict(*args, **kwargs)
         with self.summon_full_params(self, writeback=False):
             return super().state_dict(*args, **kwargs)
@@ -645,12 +645,12 @@ class FullyShardedDataParallel(Module):
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Parameter]]:
         """Whole parameters have the names that they have without units."""
         for name, param in super().named_parameters(*args, **kwargs):
-            yield name.replace(_PREFIX, "") if self._wholes else name, param
+            yield name.replace(_PREFIX, "") if self._unit.shown else name, param
 
     def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
         """By the names that they have without units."""
         for name, buffer in super().named_buffers(*args, **kwargs):
-            yield name.replace(_PREFIX, "") if self._wholes else name, buffer
+            yield name.replace(_PREFIX, "") if self._unit.shown else name, buffer
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         """Takes what state_dict gave, of any number of ranks; whole tensors or DTensors."""
