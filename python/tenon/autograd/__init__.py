@@ -130,9 +130,14 @@ def _batched(
     materialize: bool,
 ) -> tuple[Tensor | None, ...]:
     """One pass for each entry along dimension 0 of the gradients; results stacked likewise."""
-    sizes = {len(g) for g in gradients or () if g is not None}
+    given = [g for g in gradients or () if g is not None]
+    if not given:
+        raise RuntimeError("grad: is_grads_batched needs grad_outputs")
+    if any(g.ndim == 0 for g in given):
+        raise IndexError("grad: is_grads_batched maps dimension 0, and grad_outputs have a number")
+    sizes = sorted({len(g) for g in given})
     if len(sizes) != 1:
-        raise RuntimeError("grad: is_grads_batched needs grad_outputs of one batch size")
+        raise ValueError(f"grad: is_grads_batched needs grad_outputs of one size, got {sizes}")
     (count,) = sizes
     rows = []
     for i in range(count):

@@ -341,7 +341,7 @@ class MixtureSameFamilyConstraint(Constraint):
 def _constraints(cseq: Any) -> list[Constraint]:
     for c in cseq:
         if not isinstance(c, Constraint):
-            raise ValueError(f"a constraint is expected, not {c!r}")
+            raise AssertionError(f"a constraint is expected, not {c!r}")
     return list(cseq)
 
 
@@ -355,7 +355,7 @@ class _Cat(Constraint):
         self.dim = dim
         self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
         if len(self.lengths) != len(self.cseq):
-            raise ValueError(f"{len(self.cseq)} constraints have {len(self.lengths)} lengths")
+            raise AssertionError(f"{len(self.cseq)} constraints have {len(self.lengths)} lengths")
 
     @property
     def is_discrete(self) -> bool:

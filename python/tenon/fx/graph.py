@@ -204,7 +204,7 @@ class Graph:
     def output_node(self) -> Node:
         last = self._root._prev
         if last.op != "output":
-            raise RuntimeError("the graph has no output")
+            raise AssertionError("the graph has no output")
         return last
 
     # ---- Building --------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ class CausalBias(Tensor):
 
     def __new__(cls, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> CausalBias:
         if not isinstance(variant, CausalVariant):
-            raise TypeError(f"CausalBias: expected a CausalVariant, got {variant!r}")
+            raise AssertionError(f"variant must be a CausalVariant, got {type(variant).__name__}")
         shift = seq_len_kv - seq_len_q if variant is CausalVariant.LOWER_RIGHT else 0
         mask = tenon.ones(seq_len_q, seq_len_kv, dtype=tenon.bool).tril(shift)
         made = mask.as_subclass(cls)
