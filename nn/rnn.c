@@ -565,7 +565,7 @@ static tn_status check(const rnn *r, int64_t features) {
     TN_TRY(check_start(r, r->start.h, r->start.c ? "hx[0]" : "hx"));
     if (r->start.c) TN_TRY(check_start(r, r->start.c, "hx[1]"));
     if (r->params.n != count)
-        return tn_fail(TN_E_VALUE, -1, "%s: Expected %lld params, got %lld", names[r->mode],
+        return tn_fail(TN_E_STATE, -1, "%s: Expected %lld params, got %lld", names[r->mode],
                        (long long)count, (long long)r->params.n);
     return check_weights(r, features);
 }

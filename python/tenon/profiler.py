@@ -53,9 +53,11 @@ class ProfilerActivity(Enum):
     """What is measured: always the host's side of it."""
 
     CPU = 0
-    CUDA = 1
-    XPU = 2
-    PrivateUse1 = 3
+    XPU = 1
+    CUDA = 2
+    HPU = 3
+    MTIA = 4
+    PrivateUse1 = 5
 
 
 class ProfilerAction(Enum):
@@ -331,7 +333,7 @@ class profile:  # noqa: N801 - PyTorch's name
     custom_trace_id_callback: Any = None
     step_num: int = field(default=0, init=False)
     _events: list[FunctionEvent] = field(default_factory=list, init=False, repr=False)
-    _metadata: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    _metadata: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     _action: ProfilerAction = field(default=ProfilerAction.NONE, init=False, repr=False)
     _recording: bool = field(default=False, init=False, repr=False)
 
@@ -395,8 +397,8 @@ class profile:  # noqa: N801 - PyTorch's name
         self._metadata[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Text for the trace that is JSON."""
-        self._metadata[key] = value
+        """What the trace holds under the key, as a text of JSON."""
+        self._metadata[key] = json.loads(value)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Stacks are not recorded: raises."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import tenon as tn
 from tenon import fx, nn
+from tenon._program.errors import UserError
 from tenon.export import (
     AdditionalInputs,
     Dim,
@@ -389,3 +390,127 @@ def test_replaced_buffers_keep_their_shape() -> None:
     with pytest.raises(RuntimeError, match="'all' another shape"):
         export(net, (tn.ones(2),))
     assert net.all.tolist() == [0.0]
+
+
+class Fixed(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x + tn.ones(4)
+
+
+class Free(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x * 2
+
+
+def test_reports_of_drafts() -> None:
+    """A size that cannot be free is told and fixed; where all can, there is nothing to tell."""
+    sizes = {"x": {0: Dim("rows")}}
+    good = tn.export.draft_export(Free(), (tn.ones(4),), dynamic_shapes=sizes)
+    assert good._report.successful() and str(good._report).startswith("No issues are found")
+    assert good.module()(tn.ones(6)).tolist() == [2.0] * 6
+    bad = tn.export.draft_export(Fixed(), (tn.ones(4),), dynamic_shapes=sizes)
+    assert not bad._report.successful()
+    assert str(bad._report).startswith("Constraints violated")
+    with pytest.raises(UserError, match="Expecting `args` to be a tuple"):
+        tn.export.draft_export(Free(), tn.ones(4))
+
+
+def test_shapes_that_are_no_shapes() -> None:
+    shapes, more, x = ShapesCollection(), AdditionalInputs(), tn.ones(2, 3)
+    with pytest.raises(AssertionError, match="Cannot assign shape to non-tensor of type"):
+        shapes[3] = {0: Dim("n")}
+    shapes[x][1] = Dim("columns")
+    assert len(shapes) == 1 and shapes[x][1].__name__ == "columns"
+    free = export(Free(), (x,), dynamic_shapes=shapes).module()
+    assert free(tn.ones(2, 5)).shape == (2, 5)
+    with pytest.raises(AssertionError):
+        free(tn.ones(3, 5))
+    with pytest.raises(AssertionError, match="Representation of args should be a tuple"):
+        more.add([x])  # type: ignore[arg-type]
+    more.add(([x, x],))
+    with pytest.raises(ValueError, match="all calls have the same structure"):
+        more.dynamic_shapes(Free(), ([x],))
+
+
+def test_rules_of_dims() -> None:
+    """Names, bounds and refusals of what is computed with a Dim, as PyTorch writes them."""
+    n = Dim("n", min=2, max=6)
+    rule = 3 * (n * 2 + 1) - 4
+    assert (rule.min, rule.max, repr(rule)) == (11, 35, "6*n - 1")
+    assert (repr(n), repr(n + 1), repr(Dim("m"))) == ("Dim('n', min=2, max=6)", "n + 1", "Dim('m')")
+    assert [repr(d) for d in dims("a", "b", max=9)] == ["Dim('a', max=9)", "Dim('b', max=9)"]
+    for wrong in (lambda: n * 0, lambda: n * -1, lambda: n * 0.5, lambda: n + 1.0):
+        with pytest.raises(NotImplementedError):
+            wrong()
+    with pytest.raises(ValueError, match=r"min value of n - 3 to be >= 0.*currently 2"):
+        n - 3
+    for low, high in ((3, 3), (3, 2)):
+        with pytest.raises(AssertionError, match=f"inconsistent min={low}, max={high}"):
+            Dim("k", min=low, max=high)
+    with pytest.raises(ValueError, match="valid identifier, got a b"):
+        Dim("a b")
+    for low, high in ((-1, None), (None, -1)):
+        with pytest.raises(AssertionError, match="min and max must be non-negative"):
+            Dim.AUTO(min=low, max=high)
+    with pytest.raises(AssertionError, match="min must be <= max"):
+        Dim.AUTO(min=3, max=2)
+    assert Dim.AUTO(min=2, max=2).max == 2 and Dim.AUTO(min=0, max=0).min == 0
+
+
+class TwoRows(nn.Module):
+    """Rows of two tensors, in a dict; some of its state is in no state_dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rate = nn.Parameter(tn.ones(2))
+        self.register_buffer("kept", tn.full((2,), 2.0))
+        self.register_buffer("left", tn.full((2,), 3.0), persistent=False)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return {"sum": (x.sum(0) + y.sum(0)) * self.rate + self.kept - self.left}
+
+
+def test_sizes_that_follow_from_one() -> None:
+    """Examples that no size gives are refused: by a rest, and by two values."""
+    n, x = Dim("n", min=2), tn.ones(4, 2)
+    for rows, rule in ((5, n * 2), (6, n + 1), (9, n * 2 + 1)):
+        sizes = {"x": {0: n}, "y": {0: rule}}
+        if rows == 9:
+            made = export(TwoRows(), (x, tn.ones(9, 2)), dynamic_shapes=sizes).module()
+            assert made(tn.ones(3, 2), tn.ones(7, 2))["sum"].tolist() == [9.0, 9.0]
+            with pytest.raises(AssertionError):
+                made(tn.ones(3, 2), tn.ones(8, 2))
+            continue
+        with pytest.raises(UserError, match=rf"follow from one n: n = 4, .*= {rows}"):
+            export(TwoRows(), (x, tn.ones(rows, 2)), dynamic_shapes=sizes)
+
+
+def test_state_and_structure_of_a_program() -> None:
+    net, x = TwoRows(), tn.ones(3, 2)
+    ep = export(net, (x, x))
+    assert [p.tolist() for p in ep.parameters()] == [[1.0, 1.0]]
+    assert [b.tolist() for b in ep.buffers()] == [[2.0, 2.0], [3.0, 3.0]]
+    assert ep.call_spec.in_spec == _pytree.tree_flatten(((x, x), {}))[1]
+    assert ep.call_spec.out_spec == _pytree.tree_flatten({"sum": x})[1]
+    tree = unflatten(ep)
+    assert sorted(tree.state_dict()) == ["kept", "rate"]
+    assert sorted(dict(tree.named_buffers())) == ["kept", "left"]
+    assert type(tree).__name__ == "UnflattenedModule"
+    run = ep.module()
+    run.rate = nn.Parameter(tn.zeros(2))
+    assert run(x, x)["sum"].tolist() == [-1.0, -1.0]
+    graph = ep.graph
+    next(iter(graph.nodes)).append(list(graph.nodes)[-2])
+    with pytest.raises(RuntimeError):
+        graph.lint()
+
+
+def test_numbers_of_kinds() -> None:
+    """PyTorch 2.13's, which other programs write into files."""
+    kinds = tn.export.graph_signature
+    assert [(k.name, k.value) for k in kinds.InputKind] == [
+        ("USER_INPUT", 1), ("PARAMETER", 2), ("BUFFER", 3), ("CONSTANT_TENSOR", 4)
+    ]  # fmt: skip
+    assert [(k.name, k.value) for k in kinds.OutputKind] == [
+        ("USER_OUTPUT", 1), ("BUFFER_MUTATION", 3), ("USER_INPUT_MUTATION", 7)
+    ]  # fmt: skip

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import threading
 import time
 from pathlib import Path
 
 import pytest
 import tenon as tn
-from tenon.profiler import profile, record_function
+from tenon.profiler import EventList, FunctionEventAvg, profile, record_function
 
 
 def names(p: profile) -> list[str]:
@@ -189,3 +190,77 @@ def test_a_composite_under_autocast_does_not_end_the_recording() -> None:
     assert {"split_with_sizes", "add", "sum", "mm"} <= {
         n.removeprefix("aten::") for n in names(p)
     }, names(p)
+
+
+def averaged() -> EventList:
+    """A span of 2.5 s around two calls of 600 ms, and one of 750 us outside."""
+    rows = {"outer span": (1, 2.5e6, 1.3e6), "inner": (2, 1.2e6, 1.2e6), "last": (1, 750.0, 750.0)}
+    return EventList(FunctionEventAvg(name, *row) for name, row in rows.items())
+
+
+def test_a_table_of_known_times() -> None:
+    """Every cell: shares of the sum of own times, units by size, names cut, rows left out."""
+    title, *rows = [re.split(r"  +", line.strip()) for line in averaged().table().splitlines()
+                    if not line.startswith("-")]  # fmt: skip
+    assert title == ["Name", "Self CPU %", "Self CPU", "CPU total", "CPU time avg", "# of Calls"]
+    assert rows == [
+        ["outer span", "51.98%", "1.300s", "2.500s", "2.500s", "1"],
+        ["inner", "47.99%", "1.200s", "1.200s", "600.000ms", "2"],
+        ["last", "0.03%", "750.000us", "750.000us", "750.000us", "1"],
+        ["Self CPU time total: 2.501s"],
+    ]
+    cut = averaged().table(max_name_column_width=7, row_limit=1, header="My run").splitlines()
+    assert cut[0] == "My run" and cut[4].split()[0] == "oute..." and len(cut) == 7
+    assert "outer span" in averaged().table(max_name_column_width=10)
+    assert "outer span" in averaged().table(max_name_column_width=3)
+    assert len(averaged().table(row_limit=-1).splitlines()) == len(rows) + 4
+    by = averaged().table(sort_by="cpu_time_total").splitlines()
+    assert [line.split()[0] for line in by[3:6]] == ["outer", "inner", "last"]
+    by = averaged().table(sort_by="count").splitlines()
+    assert [line.split()[0] for line in by[3:6]] == ["inner", "outer", "last"]
+    assert "0.00%" in EventList([FunctionEventAvg("nothing", 1)]).table()
+    total = averaged().total_average()
+    assert (total.key, total.count, total.cpu_time_total) == ("Total", 4, 2500750.0)
+    assert total.self_cpu_time_total == averaged().self_cpu_time_total == 2500750.0
+    assert FunctionEventAvg("none").cpu_time == 0.0
+
+
+def test_units_change_at_a_thousand() -> None:
+    times = (999.0, 1e3, 999999.0, 1e6)
+    text = EventList(FunctionEventAvg(f"n{i}", 1, t, t) for i, t in enumerate(times)).table()
+    cells = [line.split()[2] for line in text.splitlines()[3:7]]
+    assert cells == ["999.000us", "1.000ms", "999.999ms", "1.000s"]
+
+
+def test_metadata_of_a_trace(tmp_path: Path) -> None:
+    """Texts as texts, JSON as what it says."""
+    with profile() as p:
+        tn.ones(2).exp()
+    p.add_metadata("note", "[1]")
+    p.add_metadata_json("sizes", '[1, {"rows": 2}]')
+    p.export_chrome_trace(tmp_path / "trace.json")
+    told = json.loads((tmp_path / "trace.json").read_text())
+    assert told["note"] == "[1]" and told["sizes"] == [1, {"rows": 2}]
+    assert told["displayTimeUnit"] == "ms"
+    with pytest.raises(ValueError, match="Expecting value"):
+        p.add_metadata_json("sizes", "two")
+    tn.profiler.tensorboard_trace_handler(str(tmp_path / "runs"), "me")(p)
+    (trace,) = (tmp_path / "runs").iterdir()
+    assert trace.name.startswith("me.") and trace.name.endswith(".pt.trace.json")
+    assert json.loads(trace.read_text())["traceEvents"] == told["traceEvents"]
+
+
+def test_what_can_be_measured() -> None:
+    """The CPU's clock; numbers of activities, and what is not measured, are PyTorch's zeros."""
+    assert tn.profiler.kineto_available()
+    assert tn.profiler.supported_activities() == {tn.profiler.ProfilerActivity.CPU}
+    numbers = {a.name: a.value for a in tn.profiler.ProfilerActivity}
+    want = {"CPU": 0, "XPU": 1, "CUDA": 2, "HPU": 3, "MTIA": 4, "PrivateUse1": 5}
+    assert numbers == want  # PyTorch 2.13's
+    with profile() as p:
+        tn.ones(2).exp()
+    for row in (p.events()[0], p.key_averages()[0]):
+        assert row.device_time_total == row.self_device_time_total == row.cpu_memory_usage == 0
+        assert row.input_shapes == row.stack == [] and row.self_cpu_memory_usage == 0
+    with pytest.raises(AssertionError, match="Step must be non-negative. Got -1"):
+        tn.profiler.schedule(wait=0, warmup=0, active=1)(-1)

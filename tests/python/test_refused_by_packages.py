@@ -5,16 +5,26 @@ call, its class of error is PyTorch's."""
 from __future__ import annotations
 
 import importlib
+import json
+import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import stored
 import tenon as tn
+import tenon.nn.functional as F
 from refusals import Refusal, by_name, check, outcome
 from tenon import array_api as xp
+from tenon._plugin import schema_parts, skeleton
+from tenon._torch import functions as private
+from tenon.ao.nn.quantized.dynamic import Int4WeightLinear as four_bits
 from tenon.io import safetensors
-from tenon.vision import models
+from tenon.nn._linear_loss import LinearCrossEntropyOptions as LossOptions
+from tenon.utils import benchmark, cpp_extension
+from tenon.utils.tensorboard import _media
+from tenon.vision import datasets, models
 from tenon.vision import ops as vision_ops
 from tenon.vision import transforms as T
 from tenon.vision.transforms import functional as TF
@@ -134,8 +144,36 @@ def test_refused_with_words_and_pytorchs_class(name: str) -> None:
     stored.same(outcome(call, tn), stored.of_torch(lambda torch: outcome(call, torch)))
 
 
-V, E, X, R, N = ValueError, TypeError, IndexError, RuntimeError, NotImplementedError
+A, V, E, X = AssertionError, ValueError, TypeError, IndexError
+R, N = RuntimeError, NotImplementedError
 f, image = tn.ones(2, 3), tn.zeros(3, 4, 4)
+
+
+def vit() -> Any:
+    return models.VisionTransformer(4, 2, 1, 1, 4, 4)
+
+
+def grid(dtype: Any, per_channel: bool) -> Any:
+    kinds = part(tn, "ao", "quantization")
+    observer = (kinds.PerChannelMinMaxObserver if per_channel else kinds.MinMaxObserver)()
+    observer(f)
+    return part(tn, "ao", "quantization", "quantize").grid_of(observer)
+
+
+def fused_with_a_hook() -> None:
+    model = tn.nn.Sequential(tn.nn.Linear(2, 2), tn.nn.ReLU()).eval()
+    model[1].register_forward_hook(lambda *_: None)
+    quantization(tn).fuse_modules(model, ["0", "1"])
+
+
+def two_tensors(begin: int, end: int) -> Any:
+    """A file of two tensors in 20 bytes, the second in these."""
+    header = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+              "b": {"dtype": "F32", "shape": [2], "data_offsets": [begin, end]}}  # fmt: skip
+    text = json.dumps(header).encode()
+    return safetensors.load(struct.pack("<Q", len(text)) + text + bytes(20))
+
+
 ARRAYS: list[Refusal] = [
     (V, "arange: step is not zero", lambda: xp.arange(0, 3, 0)),
     (E, "complex numbers do not become", lambda: xp.astype(f * 1j, tn.float32)),
@@ -171,6 +209,25 @@ PICTURES: list[Refusal] = [
     (V, "illegal stride value", lambda: models.shufflenetv2.InvertedResidual(4, 4, 4)),
     (V, "only supports groups=1", lambda: models.resnet.BasicBlock(4, 4, groups=2)),
     (N, "Dilation > 1 not supported", lambda: models.resnet.BasicBlock(4, 4, dilation=2)),
+    (V, "Only transforms or transform/target_transform can be passed as argument",
+     lambda: datasets.VisionDataset(".", transforms=abs, transform=abs)),
+    (V, "Only transforms or transform/target_transform can be passed as argument",
+     lambda: datasets.VisionDataset(".", transforms=abs, target_transform=abs)),
+    (N, "make the model with weights=", lambda: models.ResNet18_Weights.DEFAULT.get_state_dict()),
+    (V, "The inverted_residual_setting should not be empty", lambda: models.EfficientNet([], 0.1)),
+    (E, "should be List[MBConvConfig]", lambda: models.EfficientNet([3], 0.1)),
+    (V, "The inverted_residual_setting should not be empty", lambda: models.MobileNetV3([], 8)),
+    (E, "should be List[InvertedResidualConfig]", lambda: models.MobileNetV3([3], 8)),
+    (A, "Input shape indivisible by patch size!",
+     lambda: models.VisionTransformer(9, 4, 1, 1, 4, 4)),
+    (A, "Expected (batch_size, seq_length, hidden_dim) got (3, 4)",
+     lambda: vit().encoder(tn.ones(3, 4))),
+    (A, "Expected (batch_size, seq_length, hidden_dim) got (3, 4)",
+     lambda: vit().encoder.layers[0](tn.ones(3, 4))),
+    (E, "Only torch.uint8 image tensors are supported", lambda: TF.posterize(image, 2)),
+    (E, "Only torch.uint8 image tensors are supported", lambda: TF.equalize(image)),
+    (V, "tensors are moved with modes NEAREST and BILINEAR",
+     lambda: TF.rotate(image, 30.0, T.InterpolationMode.BICUBIC)),
 ]  # fmt: skip
 LIBRARY = tn.library.Library("refused_here", "DEF")
 LIBRARIES: list[Refusal] = [
@@ -186,6 +243,54 @@ LIBRARIES: list[Refusal] = [
      lambda: tn.library.register_autograd("refused_here::nobody", print)),
     (V, "expected one of", lambda: tn.multiprocessing.set_sharing_strategy("by mail")),
     (V, "expected one of allow, warn, error", lambda: tn.set_fallback_policy("never")),
+    (V, "load_inline: 'a b' is no identifier", lambda: tn.load_inline("", "a b")),
+    (V, "load_inline: language is 'c' or 'c++', not 'rust'",
+     lambda: tn.load_inline("", "refused", language="rust")),
+    (V, "is longer than 32 characters", lambda: skeleton.check_name("a" * 33, "ops")),
+    (V, "cannot be a plugin's name", lambda: skeleton.check_name("A", "ops")),
+    (V, "it means something else", lambda: skeleton.check_name("while", "ops")),
+    (AttributeError, "Tenon keeps no schema of 'aten::nobody'",
+     lambda: schema_parts.aten("nobody", "default")),
+    (V, "'add(Tensor x)' is no schema", lambda: schema_parts.FunctionSchema("add(Tensor x)")),
+    (R, "standalone programs are not built here",
+     lambda: cpp_extension.load("refused", [], is_standalone=True)),
+    (V, "global_setup is for C++ statements", lambda: benchmark.Timer("1", global_setup="int a;")),
+    (V, "only Python statements are timed, not 'c++'",
+     lambda: benchmark.Timer("1", language="c++")),
+    (N, "profile.export_stacks: no stacks are recorded",
+     lambda: tn.profiler.profile().export_stacks("nowhere")),
+    (V, "Unknown source: 'mail'", lambda: tn.hub.list("nowhere", source="mail")),
+    (V, "task_done() called too many times",
+     lambda: tn.multiprocessing.get_context("spawn").JoinableQueue().task_done()),
+    (E, "all_reduce(): expected tensors, got int", lambda: tn.comm.all_reduce([f, 3])),
+    (E, "all_reduce(): expected a list of tensors, got Tensor", lambda: tn.comm.all_reduce(f)),
+    (V, "all_reduce(): expected at least one tensor", lambda: tn.comm.all_reduce([])),
+    (N, "lobpcg: tracker is not called", lambda: tn.lobpcg(tn.eye(4), tracker=print)),
+    (N, "_convert_indices_from_csr_to_coo: batches are not served",
+     lambda: private._convert_indices_from_csr_to_coo(f, f)),
+    (N, "gradgradcheck: only reverse over reverse is there",
+     lambda: tn.autograd.gradgradcheck(tn.sin, f, check_fwd_over_rev=True)),
+    (N, "gradgradcheck: only reverse over reverse is there",
+     lambda: tn.autograd.gradgradcheck(tn.sin, f, check_batched_grad=True)),
+    (V, "an image of shape (3, 4, 4) has not the dimensions 'HW'",
+     lambda: _media.bytes_of_image(image, "HW")),
+    (V, "an image of shape (3, 4, 4) has not the dimensions 'XYZ'",
+     lambda: _media.bytes_of_image(image, "XYZ")),
+    (R, "item(): the element is masked out",
+     lambda: tn.masked.masked_tensor(f[:1, 0], tn.tensor([False])).item()),
+    (V, "values of layers lie on one grid per tensor", lambda: grid(tn.qint8, per_channel=True)),
+    (N, "modules with hooks are not fused", lambda: fused_with_a_hook()),
+    (V, "3 columns are not of groups of 2", lambda: four_bits(tn.nn.Linear(3, 1), 2)),
+    (V, "9 columns are not of groups of 3, an even number",
+     lambda: four_bits(tn.nn.Linear(9, 1), 3)),
+    (V, "invalid acc_policy: 'loose'", lambda: LossOptions(acc_policy="loose")),
+    (V, "invalid chunking_method: 'aspect_ratio:0'",
+     lambda: LossOptions(chunking_method="aspect_ratio:0")),
+    (V, "batch_chunk_size must be positive int or None, got 0",
+     lambda: LossOptions(batch_chunk_size=0)),
+    (V, "acc_dtype must be a floating dtype or None", lambda: LossOptions(acc_dtype=tn.int64)),
+    (R, "do not rise within 4", lambda: F.grouped_mm(
+        tn.ones(4, 2), tn.ones(2, 2, 2), offs=tn.tensor([3, 2], dtype=tn.int32))),
 ]  # fmt: skip
 FILES: list[Refusal] = [
     (E, "metadata must be a dict from str to str",
@@ -194,6 +299,9 @@ FILES: list[Refusal] = [
      lambda: safetensors.save_file({1: f}, "nowhere.safetensors")),
     (R, "shorter than 8 bytes", lambda: safetensors.load(b"1234567")),
     (E, "expected a path or a file to read, not int", lambda: tn.load(3)),
+    (R, "safetensors: the tensor 'b' overlaps another", lambda: two_tensors(4, 12)),
+    (R, "safetensors: the tensor 'b' leaves a gap before it", lambda: two_tensors(12, 20)),
+    (R, "safetensors: the tensors take 16 bytes, the file holds 20", lambda: two_tensors(8, 16)),
 ]  # fmt: skip
 CASES = by_name(array=ARRAYS, picture=PICTURES, library=LIBRARIES, file=FILES)
 
@@ -201,3 +309,31 @@ CASES = by_name(array=ARRAYS, picture=PICTURES, library=LIBRARIES, file=FILES)
 @pytest.mark.parametrize("name", CASES)
 def test_refused_with_words(name: str) -> None:
     check(CASES[name])
+
+
+def test_folders_of_pictures(tmp_path: Path) -> None:
+    """Folders without classes, and classes without pictures."""
+    with pytest.raises(FileNotFoundError, match="Couldn't find any class folder in"):
+        datasets.ImageFolder(tmp_path)
+    for name in ("cats", "dogs", "emus"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "dogs" / "1.png").touch()
+    with pytest.raises(FileNotFoundError, match="no valid file for the classes cats, emus"):
+        datasets.ImageFolder(tmp_path)
+    assert datasets.ImageFolder(tmp_path, allow_empty=True).imgs == [
+        (str(tmp_path / "dogs" / "1.png"), 1)
+    ]
+
+
+def test_dependencies_of_a_repository(tmp_path: Path) -> None:
+    (tmp_path / "hubconf.py").write_text("dependencies = ['json', 'no_such_package']\n")
+    with pytest.raises(RuntimeError, match="Missing dependencies: no_such_package"):
+        tn.hub.list(str(tmp_path), source="local")
+
+
+def test_embedding_with_too_few_labels(tmp_path: Path) -> None:
+    with (
+        tn.utils.tensorboard.SummaryWriter(str(tmp_path)) as writer,
+        pytest.raises(AssertionError, match="#labels should equal with #data points"),
+    ):
+        writer.add_embedding(f, ["one"])

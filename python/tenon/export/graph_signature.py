@@ -41,7 +41,7 @@ class OutputKind(Enum):
 
     USER_OUTPUT = 1
     BUFFER_MUTATION = 3
-    USER_INPUT_MUTATION = 6
+    USER_INPUT_MUTATION = 7
 
 
 @dataclass
