@@ -65,6 +65,14 @@ static bool can_widen(const tn_op *op, int32_t device_slot, int32_t dtype) {
            (op->nparts > 0 && tni_composite_serves(op, device_slot, wide));
 }
 
+/* Result i of a call is uint64 with its sign bits turned, and not, say, a comparison's bool. */
+static bool turns_result(const elsewhere *c, int64_t i) {
+    uint32_t kind = c->op->info.kind;
+    if (!turns(c->op, c->narrow)) return false;
+    if (kind != TN_OP_POINTWISE && kind != TN_OP_REDUCTION) return true;
+    return i == 0 && tni_result_of(TN_U64, c->op->result_rule) == TN_U64;
+}
+
 /* Of packed int64 elements in the memory of the CPU. */
 static void turn_signs(tn_tensor *t) {
     uint64_t *bits = t->v.data;
@@ -75,16 +83,28 @@ static tn_status add_wide(elsewhere *c, tn_tensor *t) {
     tn_tensor *near;
     if (!t || tni_stage_of(&c->stage, t) != t) return TN_OK;
     int32_t dtype = tn_view_dtype(&t->v);
-    bool number = t->v.word & TN_W_SCALAR, turned = turns(c->op, c->narrow);
-    bool stays = number && dtype != TN_U64 && (!turned || tni_category(dtype) != TN_CAT_INT);
-    if (stays || (!number && tni_dtype_wider(dtype) < 0)) return TN_OK;
-    TN_TRY(tni_convert(t, tni_dtype_wider(number ? TN_U64 : dtype), &near));
-    if (turned && (number || dtype == TN_U64)) turn_signs(near);
+    bool turned = turns(c->op, c->narrow), number = t->v.word & TN_W_SCALAR;
+    /* Pointwise operators take what has no dimensions for uint64, of any integer dtype. */
+    bool taken = turned && tni_category(dtype) <= TN_CAT_INT &&
+                 (number || c->op->info.kind == TN_OP_POINTWISE);
+    if (!taken && dtype != TN_U64 && (number || tni_dtype_wider(dtype) < 0)) return TN_OK;
+    TN_TRY(tni_convert(t, taken ? TN_I64 : tni_dtype_wider(dtype), &near));
+    if (taken || (turned && dtype == TN_U64)) turn_signs(near);
     return tni_stage_put(&c->stage, t, near);
 }
 
 static tn_status add(elsewhere *c, tn_tensor *t) {
     return c->narrow < 0 ? tni_stage_add(&c->stage, t) : add_wide(c, t);
+}
+
+/* A result that the caller gave. One of another dtype gets uint64 from a stand-in, too. */
+static tn_status add_given(elsewhere *c, tn_tensor *t, int64_t i) {
+    uint32_t kind = c->op->info.kind;
+    tn_tensor *near;
+    if (tn_view_dtype(&t->v) == TN_U64 || kind == TN_OP_STRUCTURED || !turns_result(c, i))
+        return add(c, t);
+    TN_TRY(tni_tensor_new_fast(TN_I64, c->device, t->v.ndim, t->v.shape, &near));
+    return tni_stage_put(&c->stage, t, near);
 }
 
 static tn_status add_all(elsewhere *c) {
@@ -102,7 +122,7 @@ static tn_status add_all(elsewhere *c) {
         if (!t) continue;
         bool inplace = (op->flags & TNI_OP_INPLACE_ONLY) || t == tni_in_slot(op, c->args, 0);
         TN_TRY(tni_check_given(op, c->args, t, inplace, c->any));
-        TN_TRY(add(c, t));
+        TN_TRY(add_given(c, t, i));
     }
     return c->narrow < 0 ? tni_stage_load(&c->stage) : TN_OK;
 }
@@ -143,29 +163,31 @@ static tn_status fill_args(elsewhere *c) {
     return TN_OK;
 }
 
-/* far = near, a stand-in or a result, where both have the same shape. */
-static tn_status copy_back(const elsewhere *c, tn_tensor *far, tn_tensor *near) {
-    tn_tensor *turned;
-    if (!turns(c->op, tn_view_dtype(&far->v)) || tn_view_dtype(&near->v) != TN_I64)
-        return tni_copy_into(far, near);
-    TN_TRY(tni_convert(near, TN_I64, &turned));
-    turn_signs(turned);
-    tn_status st = tni_copy_into(far, turned);
-    tn_tensor_unref(&turned);
+/* far = near, a stand-in or a result, where both have the same shape. `turned`: near's signs are. */
+static tn_status copy_back(tn_tensor *far, tn_tensor *near, bool turned) {
+    tn_tensor *whole, *same = NULL;
+    if (!turned || tn_view_dtype(&near->v) != TN_I64) return tni_copy_into(far, near);
+    TN_TRY(tni_convert(near, TN_I64, &whole));
+    turn_signs(whole);
+    const tn_view *v = &whole->v;
+    tn_status st = tni_view_new(whole, TN_U64, v->ndim, v->shape, v->strides, 0, &same);
+    if (st == TN_OK) st = tni_copy_into(far, same);
+    tn_tensor_unref(&same);
+    tn_tensor_unref(&whole);
     return st;
 }
 
 /* t, an argument that the call wrote, gets what its stand-in holds. A kernel that sizes its result gave
  * the stand-in memory of its own, outside of the staged copy. */
-static tn_status store(const elsewhere *c, tn_tensor *t) {
+static tn_status store(const elsewhere *c, tn_tensor *t, bool turned) {
     tn_tensor *near = t ? tni_stage_of(&c->stage, t) : NULL;
     bool staged = c->narrow < 0 && !(c->op->flags & TNI_OP_DYNAMIC);
     if (near == t) return TN_OK;
     if (!tni_shape_is(t, near->v.ndim, near->v.shape)) {
         TN_TRY(tni_resize_out(t, near->v.ndim, near->v.shape));
-        TN_TRY(copy_back(c, t, near));
+        TN_TRY(copy_back(t, near, turned));
     } else {
-        TN_TRY(staged ? tni_stage_store(&c->stage, t) : copy_back(c, t, near));
+        TN_TRY(staged ? tni_stage_store(&c->stage, t) : copy_back(t, near, turned));
     }
     tni_bump_version(t);
     return TN_OK;
@@ -177,11 +199,11 @@ static tn_status store_changes(const elsewhere *c) {
     for (int i = 0; writes && i < op->nin; i++) {
         tni_span in = tni_in_span(op, c->args, i);
         if (!(tni_in_field(op, i)->flags & TNI_FIELD_MUTATED)) continue;
-        for (int64_t k = 0; k < in.n; k++) TN_TRY(store(c, in.v[k]));
+        for (int64_t k = 0; k < in.n; k++) TN_TRY(store(c, in.v[k], turns_result(c, k)));
     }
     tni_span given = tni_given(op, c->args);
     for (int64_t i = 0; i < given.n && !(op->flags & TNI_OP_INPLACE_ONLY); i++)
-        TN_TRY(store(c, given.v[i]));
+        TN_TRY(store(c, given.v[i], turns_result(c, i)));
     return TN_OK;
 }
 
@@ -198,10 +220,11 @@ static int32_t result_dtype(const elsewhere *c, const tn_infer *rule, int64_t i,
 }
 
 /* A result as the caller expects it; an argument that came back is that argument. */
-static tn_status bring_back(const elsewhere *c, tn_tensor *near, int32_t dtype,
+static tn_status bring_back(const elsewhere *c, tn_tensor *near, int32_t dtype, bool given,
                             tn_tensor **ret_far) {
     tn_tensor *far = tni_stage_origin(&c->stage, near);
     bool here = tn_view_device(&near->v) == c->device.slot && tn_view_dtype(&near->v) == dtype;
+    here = here || (given && c->narrow >= 0);
     if (far || here) {
         *ret_far = tn_tensor_ref(far ? far : near);
         return TN_OK;
@@ -209,7 +232,7 @@ static tn_status bring_back(const elsewhere *c, tn_tensor *near, int32_t dtype,
     TN_TRY(tni_tensor_new_fast(dtype, c->device, near->v.ndim, near->v.shape, &far));
     const tn_view *like = &near->v;
     if (like->word & TN_W_DENSE) tni_like_layout(far, &like, 1);
-    tn_status st = copy_back(c, far, near);
+    tn_status st = copy_back(far, near, turns(c->op, dtype));
     if (st != TN_OK)
         tn_tensor_unref(&far);
     else
@@ -228,11 +251,12 @@ static tn_status bring_back_all(elsewhere *c) {
         if (!c->far.list.v) return tn_fail(TN_E_MEMORY, -1, "out of memory");
         c->far.list.n = near.n;
     }
-    tni_span far = tni_results(op, c->far.one);
+    tni_span far = tni_results(op, c->far.one), own = tni_given(op, c->args);
     for (int64_t i = 0; i < near.n; i++) {
         if (!near.v[i]) continue;
         int32_t dtype = result_dtype(c, ruled ? &inf : NULL, i, near.v[i]);
-        TN_TRY(bring_back(c, near.v[i], dtype, &far.v[i]));
+        bool given = i < own.n && own.v[i] == near.v[i];
+        TN_TRY(bring_back(c, near.v[i], dtype, given, &far.v[i]));
     }
     return TN_OK;
 }

@@ -208,6 +208,34 @@ def test_uint64_whole_range() -> None:
     assert tn.searchsorted(x, tn.tensor([2**63 + 1], dtype=tn.uint64)).item() == 5
 
 
+@pytest.mark.parametrize("kind", ["int64", "uint8", "bool", "uint64"])
+def test_uint64_beside_tensors_without_dimensions(kind: str) -> None:
+    """They, Python's bools, and results of other dtypes are in the order that uint64 has."""
+    values = [0, 1, 3, 2**63, 2**64 - 1]
+    x, one = tn.tensor(values, dtype=tn.uint64), tn.tensor(1, dtype=of(kind))
+    above = [v > 1 for v in values]
+    assert (x > one).tolist() == (x > True).tolist() == (one < x).tolist() == above
+    assert (x <= np.bool_(True)).tolist() == [not a for a in above]
+    assert x.clone().gt_(one).tolist() == x.clone().gt_(1).tolist() == above
+    assert tn.maximum(x, one).tolist() == [max(v, 1) for v in values]
+    for out in (tn.uint64, tn.int64, tn.uint32, tn.float32):
+        place = tn.empty(5, dtype=out)
+        assert tn.gt(x, one, out=place) is place and place.tolist() == above
+        assert tn.minimum(x, one, out=place) is place
+        assert place.tolist() == [min(v, 1) for v in values]
+        assert tn.maximum(x[:3], one, out=place.resize_(3)).tolist() == [1, 1, 3]
+    large = tn.maximum(x, one, out=tn.empty(5, dtype=tn.float64))
+    assert large.tolist() == [1, 1, 3, 2.0**63, 2.0**64]
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_wider_result_is_the_one_that_was_given(name: str) -> None:
+    x = tn.ones(2, dtype=of(name))
+    place = tn.zeros(2, dtype=tn.complex64 if x.is_complex() else tn.float32)
+    assert tn.add(x, 1, out=place) is place and place.tolist() == [2, 2]
+    assert tn.mul(x, x, out=place) is place and place.tolist() == [1, 1]
+
+
 @pytest.mark.parametrize("name", UNSIGNED)
 def test_unsigned_against_numpy(name: str) -> None:
     rng = np.random.default_rng(5)

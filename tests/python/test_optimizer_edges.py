@@ -78,6 +78,25 @@ def test_sums_of_adagrad_begin_where_it_is_told(dtype: str) -> None:
     stored.same(run(tn), stored.of_torch(run), 1e-12, 1e-14)
 
 
+def test_groups_change_what_is_theirs() -> None:
+    """Sums begin as the optimizer was told, not a group, and a key of no option decays nothing."""
+
+    def run(lib: Any) -> list[Any]:
+        ps = [lib.nn.Parameter(lib.tensor([1.0, -2.0, 0.5]).double()) for _ in range(2)]
+        groups = [{"params": ps[:1], "initial_accumulator_value": 0.25}, {"params": ps[1:]}]
+        adagrad = lib.optim.Adagrad(groups, lr=0.5, initial_accumulator_value=0.5)
+        rprop = lib.optim.Rprop(ps, lr=0.5)
+        rprop.param_groups[0]["weight_decay"] = 3.0
+        for i in range(3):
+            for p in ps:
+                p.grad = lib.tensor([1.0, -3.0, 0.25 - i / 4]).double()
+            adagrad.step()
+            rprop.step()
+        return [*(p.detach() for p in ps), adagrad.state[ps[0]]["sum"]]
+
+    stored.same(run(tn), stored.of_torch(run), 1e-12, 1e-14)
+
+
 def test_adamw_decays_apart_whoever_saved_the_state() -> None:
     p = tn.nn.Parameter(tn.full((2,), 2.0, dtype=tn.float64))
     p.grad = tn.zeros(2, dtype=tn.float64)

@@ -439,14 +439,19 @@ static bool write_number(tn_tensor *t, const tn_scalar *s) {
     return !PyErr_Occurred();
 }
 
-static bool write_tensor(tn_tensor *t, tn_tensor *src) {
-    step_args a;
-    /* Leading sizes of one that the target lacks are dropped, as in x[0] = y[None]. */
-    while (src && tn_tensor_ndim(src) > tn_tensor_ndim(t) && tn_tensor_shape(src)[0] == 1) {
+/* src, which is given up, without leading sizes of one beyond `ndim` dimensions: x[0] = y[None]. */
+static tn_tensor *without_leading_ones(tn_tensor *src, int32_t ndim) {
+    while (src && tn_tensor_ndim(src) > ndim && tn_tensor_shape(src)[0] == 1) {
         tn_tensor *inner = step_select(src, 0, 0, 0);
         tn_tensor_unref(&src);
         src = inner;
     }
+    return src;
+}
+
+static bool write_tensor(tn_tensor *t, tn_tensor *src) {
+    step_args a;
+    src = without_leading_ones(src, tn_tensor_ndim(t));
     if (!src) return false;
     begin(&a, COPY, t);
     *(tn_tensor **)(void *)(a.bytes + ops[COPY].in[1]) = src;
@@ -496,6 +501,7 @@ static bool assign(plan *p, PyObject *value) {
         tn_tensor_unref(&v);
         v = same;
     }
+    v = without_leading_ones(v, 0);
     bool ok = v && scatter(p, v);
     tn_tensor_unref(&v);
     return ok;

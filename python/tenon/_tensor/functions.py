@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -125,10 +126,10 @@ def _category(kind: dtype) -> builtins.int:
 def _number_dtype(value: Any) -> dtype:
     if isinstance(value, builtins.bool):
         return _C.bool
-    if isinstance(value, builtins.int):
+    if isinstance(value, numbers.Integral):  # also NumPy's
         return _C.int64
     default = _C.get_default_dtype()
-    if isinstance(value, complex):
+    if isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
         return default.to_complex()
     if hasattr(value, "__float__"):
         return default

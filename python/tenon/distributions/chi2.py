@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.gamma import Gamma
-from tenon.distributions.utils import broadcast_all
 
 __all__ = ["Chi2"]
 
@@ -20,8 +18,7 @@ class Chi2(Gamma):
     arg_constraints = {"df": constraints.positive}
 
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
-        (value,) = broadcast_all(df)
-        super().__init__(0.5 * value, tenon.full_like(value, 0.5), validate_args)
+        super().__init__(0.5 * df, 0.5, validate_args)
 
     @property
     def df(self) -> Tensor:

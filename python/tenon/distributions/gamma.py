@@ -42,7 +42,8 @@ class Gamma(ExponentialFamily):
         draws = tenon._standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
         return draws.clamp(min=tenon.finfo(draws.dtype).tiny)
 
-    def log_prob(self, value: Tensor) -> Tensor:
+    def log_prob(self, value: Any) -> Tensor:
+        value = tenon.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         if self._validate_args:
             self._validate_sample(value)
         a, b = self.concentration, self.rate

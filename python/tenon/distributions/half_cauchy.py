@@ -29,5 +29,10 @@ class HalfCauchy(_Half):
     def variance(self) -> Tensor:
         return tenon.full_like(self.scale, math.inf)
 
+    def log_prob(self, value: Any) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return super().log_prob(tenon.as_tensor(value, dtype=self.scale.dtype))
+
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return self._expand_anew(HalfCauchy, _instance, self.scale.expand(batch_shape))

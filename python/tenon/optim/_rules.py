@@ -84,6 +84,8 @@ class Rule(Optimizer):
 
     @step_with_closure
     def step(self) -> None:
+        # A key that somebody adds to the groups is no option of the step.
+        decays = "weight_decay" in self.defaults
         for group in self.param_groups:
             params: list[Tensor] = []
             grads: list[Tensor] = []
@@ -115,7 +117,7 @@ class Rule(Optimizer):
                     **rate_of(group["lr"], group.get("capturable", False)),
                     **self._numbers(group),
                     eps=group.get("eps", 0.0),
-                    weight_decay=group.get("weight_decay", 0.0),
+                    weight_decay=group["weight_decay"] if decays else 0.0,
                     maximize=group["maximize"],
                     decoupled=group.get("decoupled_weight_decay", False),
                 )
@@ -215,7 +217,7 @@ class Adagrad(Rule):
     _late_options = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
 
     def _new_state(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        start = group["initial_accumulator_value"]
+        start = self.defaults["initial_accumulator_value"]
         start = complex(start, start) if p.is_complex() else start
         return {"step": _counter(p, group), "sum": tenon.full_like(p, start)}
 
