@@ -6,7 +6,9 @@ To store answers torchvision must be there.
 from __future__ import annotations
 
 import importlib
+import inspect
 import warnings
+from enum import EnumType
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,26 @@ def computed(lib: Any, model: Any, *size: int) -> list[Any]:
     return [sorted(state), result]
 
 
+def defaults(theirs: Any, mine: str, *left: str) -> dict[str, Any]:
+    """What arguments are that are left out, of what a room of tenon.vision defines but for some."""
+    plain_types = (bool, int, float, str, tuple, list, type(None))
+    found = {}
+    for name, here in sorted(vars(importlib.import_module(f"tenon.vision.{mine}")).items()):
+        own = getattr(here, "__module__", None) or ""
+        if (
+            name.startswith("_")
+            or name in left
+            or not own.startswith("tenon.vision")
+            or not callable(here)
+        ):
+            continue
+        parameters = inspect.signature(here).parameters.values()
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters) and not isinstance(here, EnumType):
+            given = inspect.signature(getattr(theirs, name)).parameters.values()
+            found[name] = {p.name: repr(p.default) for p in given if type(p.default) in plain_types}
+    return found
+
+
 def beside(lib: Any, text: str) -> Any:
     """What the text gives, or the name of what it raises."""
     room = "tenon.vision" if lib is tenon else "torchvision"
@@ -44,7 +66,9 @@ def beside(lib: Any, text: str) -> Any:
     boxes = lib.tensor([[0, 0, 2, 3], [1, 1, 4, 4], [2, 0, 7, 1], [3, 2, 5, 5.0], [1, 1, 2, 4]])
     more = {
         "T": transforms, "F": import_(room + ".transforms.functional"), "O": ops, "B": boxes,
-        "M": import_(room + ".models"), "computed": lambda *given: computed(lib, *given),
+        "M": import_(room + ".models"), "U": import_(room + ".utils"),
+        "D": import_(room + ".datasets"), "defaults": defaults,
+        "computed": lambda *given: computed(lib, *given),
         "I": transforms.InterpolationMode, "b": picture, "f": picture.float() / 255,
     }  # fmt: skip
     with warnings.catch_warnings():

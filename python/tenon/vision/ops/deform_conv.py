@@ -100,3 +100,12 @@ class DeformConv2d(nn.Module):
         return deform_conv2d(
             input, offset, self.weight, self.bias, self.stride, self.padding, self.dilation, mask
         )
+
+    def __repr__(self) -> str:
+        parts = [f"{self.in_channels}, {self.out_channels}", f"kernel_size={self.kernel_size}"]
+        parts += [f"stride={self.stride}"]
+        parts += [f"padding={self.padding}"] if self.padding != (0, 0) else []
+        parts += [f"dilation={self.dilation}"] if self.dilation != (1, 1) else []
+        parts += [f"groups={self.groups}"] if self.groups != 1 else []
+        parts += ["bias=False"] if self.bias is None else []
+        return f"{type(self).__name__}({', '.join(parts)})"

@@ -6,7 +6,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor, nn
-from tenon.vision.ops.roi_align import _rows_of, roi_align
+from tenon.vision.ops.roi_align import _rows_of, repr_of, roi_align
 from tenon.vision.ops.roi_pool import cells, corners_of
 
 
@@ -67,6 +67,9 @@ class PSRoIAlign(nn.Module):
     def forward(self, input: Tensor, rois: Any) -> Tensor:
         return ps_roi_align(input, rois, self.output_size, self.spatial_scale, self.sampling_ratio)
 
+    def __repr__(self) -> str:
+        return repr_of(self, "output_size", "spatial_scale", "sampling_ratio")
+
 
 class PSRoIPool(nn.Module):
     """ps_roi_pool with settings of its own."""
@@ -77,3 +80,6 @@ class PSRoIPool(nn.Module):
 
     def forward(self, input: Tensor, rois: Any) -> Tensor:
         return ps_roi_pool(input, rois, self.output_size, self.spatial_scale)
+
+    def __repr__(self) -> str:
+        return repr_of(self, "output_size", "spatial_scale")

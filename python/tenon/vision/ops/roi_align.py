@@ -64,7 +64,10 @@ def roi_align(
         if sampling_ratio > 0:
             across = down = sampling_ratio
         else:
-            across, down = (max(int(n), 1) for n in steps.ceil().tolist())
+            across, down = map(int, steps.ceil().tolist())
+        if across < 1 or down < 1:  # a box without an inside is not read
+            results.append(input.new_zeros((input.size(1), height, width)))
+            continue
         x = _weights(_samples(corners[i : i + 1, 0], steps[:1], width, across), input.size(3))
         y = _weights(_samples(corners[i : i + 1, 1], steps[1:], height, down), input.size(2))
         # Samples of a grid: the means over a cell are products of means along its sides.
@@ -72,6 +75,12 @@ def roi_align(
     if not results:
         return input.new_zeros((0, input.size(1), height, width))
     return tenon.stack(results)
+
+
+def repr_of(layer: nn.Module, *names: str) -> str:
+    """A layer's class with settings by name."""
+    shown = ", ".join(f"{name}={getattr(layer, name)}" for name in names)
+    return f"{type(layer).__name__}({shown})"
 
 
 class RoIAlign(nn.Module):
@@ -90,3 +99,6 @@ class RoIAlign(nn.Module):
         return roi_align(
             input, rois, self.output_size, self.spatial_scale, self.sampling_ratio, self.aligned
         )
+
+    def __repr__(self) -> str:
+        return repr_of(self, "output_size", "spatial_scale", "sampling_ratio", "aligned")

@@ -6,7 +6,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor, nn
-from tenon.vision.ops.roi_align import _rows_of
+from tenon.vision.ops.roi_align import _rows_of, repr_of
 
 
 def _whole(places: Tensor) -> list[int]:
@@ -66,3 +66,6 @@ class RoIPool(nn.Module):
 
     def forward(self, input: Tensor, rois: Any) -> Tensor:
         return roi_pool(input, rois, self.output_size, self.spatial_scale)
+
+    def __repr__(self) -> str:
+        return repr_of(self, "output_size", "spatial_scale")

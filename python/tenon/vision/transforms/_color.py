@@ -49,14 +49,14 @@ def _gray(img: Tensor) -> Tensor:
 
 
 def rgb_to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
-    """Without colors."""
+    """Without colors. A tensor of one channel stays one, whatever num_output_channels is."""
     _colors(img, 3)
     if is_pil(img):
         return to_grayscale(img, num_output_channels)
     if num_output_channels not in (1, 3):
         raise ValueError("num_output_channels should be either 1 or 3")
     gray = _gray(img) if img.shape[-3] == 3 else img.clone()
-    return gray.expand(*img.shape[:-3], 3, *img.shape[-2:]) if num_output_channels == 3 else gray
+    return gray.expand(img.shape) if num_output_channels == 3 else gray
 
 
 def to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
