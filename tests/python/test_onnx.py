@@ -332,3 +332,49 @@ def test_files_and_constants() -> None:
     model = onnx.load_from_string(buffer.getvalue())
     got = run_reference(model, {model.graph.input[0].name: np.ones(2, np.float32)})
     np.testing.assert_allclose(got[0], [math.pi] * 2, rtol=1e-6)
+
+
+def test_options_of_exports(tmp_path: Path) -> None:
+    """What has no effect is taken, what asks for something else is refused; PyTorch's numbers."""
+    net, x, path = nn.Linear(2, 2), tn.ones(1, 2), tmp_path / "model.onnx"
+    kinds, modes = tn.onnx.OperatorExportTypes, tn.onnx.TrainingMode
+    assert {k.name: k.value for k in kinds} == {
+        "ONNX": 0, "ONNX_ATEN": 1, "ONNX_ATEN_FALLBACK": 2, "ONNX_FALLTHROUGH": 3
+    }  # fmt: skip
+    assert {m.name: m.value for m in modes} == {"EVAL": 0, "PRESERVE": 1, "TRAINING": 2}
+    taken: dict[str, Any] = {
+        "dynamo": True, "verbose": True, "export_params": True, "training": modes.PRESERVE,
+        "operator_export_type": kinds.ONNX, "custom_opsets": {}, "verify": True,
+        "keep_initializers_as_inputs": False,
+    }  # fmt: skip
+    assert tn.onnx.export(net, (x,), path, **taken) is not None
+    refused: dict[str, Any] = {
+        "export_params": False, "training": modes.TRAINING, "custom_opsets": {"own": 1},
+        "operator_export_type": kinds.ONNX_ATEN, "export_modules_as_functions": True,
+        "keep_initializers_as_inputs": True, "custom_translation_table": {1: 2},
+    }  # fmt: skip
+    for name, value in refused.items():
+        with pytest.raises(tn.onnx.OnnxExporterError, match=f"{name}=.* is not there"):
+            tn.onnx.export(net, (x,), path, **{name: value})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'speed'"):
+        tn.onnx.export(net, (x,), path, speed=3)
+    for opset in (0, -1, 99):
+        with pytest.raises(tn.onnx.OnnxExporterError, match=f"writes opset .* not {opset}"):
+            tn.onnx.export(net, (x,), path, opset_version=opset)
+
+
+def test_whether_an_export_goes_on() -> None:
+    seen: list[bool] = []
+
+    class Looks(nn.Module):
+        def forward(self, x: Any) -> Any:
+            seen.append(tn.onnx.is_in_onnx_export())
+            return x * 2
+
+    assert not tn.onnx.is_in_onnx_export()
+    tn.onnx.export(Looks(), (tn.ones(2),))
+    Looks()(tn.ones(2))
+    assert seen[0] and not seen[-1] and not tn.onnx.is_in_onnx_export()
+    with pytest.raises(tn.onnx.OnnxExporterError, match="batch dimension"):
+        tn.onnx.export(nn.Conv1d(2, 2, 1), (tn.ones(2, 4),))
+    assert not tn.onnx.is_in_onnx_export()

@@ -57,6 +57,16 @@ CASES: dict[str, tuple[Any, tuple[tn.Tensor, ...]]] = {
     "written in place": (lambda x, i: (x * 1).index_fill_(0, i, 2.0), (normal(5, 3), whole(2))),
     "take": (lambda x, i: x.take(i), (normal(5, 5), whole(3))),
     "take_along_dim": (lambda x, i: x.take_along_dim(i, 1), (normal(3, 5), FOUR)),
+    "argmax": (lambda x: (x.argmax(), x.argmin(), x.argmax(1), x.argmin(-1, keepdim=True)), X),
+    "argmax of all as one": (lambda x: (x.argmax(keepdim=True), x.argmin(keepdim=True)), X),
+    "any and all": (
+        lambda x: (x.any(), x.all(1), x.all(()), x.any((), True), x.any((0, 2)), x.all((0,), True)),
+        ((X[0] > 0.5).float(),)),
+    "norms of all": (
+        lambda x: (x.norm(), x.norm(dim=1), x.norm(1, -1, True), tn.linalg.vector_norm(x, 3.0),
+                   tn.linalg.vector_norm(x, 2.0, (0, 2), True)), X),
+    "sizes in sums": (lambda x: (x + x.shape[1], x.long() * x.shape[-1], x / x.shape[0]), X),
+    "nothing picked": (lambda x: (x[:, :0].sum(1), x[:0].reshape(0, 3)), X),
     "nonzero": (lambda x: (x.relu().nonzero(), *tn.where(x > 0)), X),
     "scatter": (lambda x, i, s: x.scatter(1, i, s), (normal(3, 5), FOUR, normal(3, 4))),
     "scatter value": (lambda x, i: x.scatter(1, i, 2.0), (normal(3, 5), FOUR)),

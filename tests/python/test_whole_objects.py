@@ -138,3 +138,36 @@ def test_records_of_a_file(tmp_path: Path) -> None:
     assert reader.get_record("data/0") == b"\0\1\2"
     with pytest.raises(tn.serialization.FileFormatError, match="no record 'b'"):
         reader.get_record("b")
+
+
+class Pipe:
+    """What can be read and not sought, with what a file has beside."""
+
+    def __init__(self, content: bytes, sought: bool) -> None:
+        self.inner, self.sought = io.BytesIO(content), sought
+
+    def read(self, n: int = -1) -> bytes:
+        return self.inner.read(n)
+
+    def seekable(self) -> bool:
+        return self.sought
+
+    def tell(self) -> int:
+        raise OSError("a pipe has no positions")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_files_that_are_read_once(old: bool) -> None:
+    """What cannot be sought, or read into memory of one's own, is read whole; a checkpoint behind
+    another one in an old file is found where the file stands."""
+    file = io.BytesIO()
+    tn.save({"a": tn.arange(3)}, file, _use_new_zipfile_serialization=not old)
+    first = file.tell()
+    for sought in (False, True):
+        got = tn.load(Pipe(file.getvalue(), sought))  # type: ignore[arg-type]
+        assert got["a"].tolist() == [0, 1, 2]
+    if old:
+        tn.save({"b": tn.ones(1)}, file, _use_new_zipfile_serialization=False)
+        file.seek(first)
+        assert tn.load(file)["b"].tolist() == [1.0]
+    assert tn.serialization.get_unsafe_globals_in_checkpoint(Pipe(file.getvalue(), False)) == []

@@ -355,7 +355,10 @@ def prod(c: Call) -> str:
 
 @translates("any", "all")
 def some(c: Call) -> str:
-    x = c.cast(c.operand("input", "bool"), "int32")
+    truth = c.operand("input", "bool")
+    if c["dim"] == []:  # no dimension is gone over, where other reductions go over all
+        return c.emit("Identity", truth)
+    x = c.cast(truth, "int32")
     op = "ReduceMax" if c.node["op"] == "any" else "ReduceMin"
     return c.cast(_reduce(c, op, x, _dims(c), bool(c["keepdim"])), "bool")
 
@@ -384,7 +387,9 @@ def arg(c: Call) -> str:
     if c["dim"] is not None:
         return c.emit(op, c["input"], axis=c["dim"], keepdims=int(c["keepdim"]))
     flat = c.emit("Reshape", c["input"], c.ints([-1]))
-    return c.emit(op, flat, axis=0, keepdims=0)
+    found = c.emit(op, flat, axis=0, keepdims=0)
+    ones = [1] * c.rank("input") if c["keepdim"] else []
+    return c.emit("Reshape", found, c.ints(ones)) if ones else found
 
 
 @translates("linalg_vector_norm", "norm")
