@@ -706,9 +706,19 @@ tn_status tni_grad__rms_norm(tn_gctx *c) {
     return scope_give(&s, c, grads, 3);
 }
 
+/* Of an input without elements, whose statistics nobody has computed. */
+static tn_status zeros_for_each(tn_gctx *c, const tn_native_batch_norm_args *a) {
+    const tn_view *in[] = {a->input, a->weight, a->bias};
+    for (uint32_t i = 0; i < 3; i++)
+        if (TN_GNEEDS(c, i))
+            TN_TRY(tn_zeros_like(tni_t(in[i]), -1, -1, TN_FORMAT_PRESERVE, &c->ret[i]));
+    return TN_OK;
+}
+
 tn_status tni_grad_native_batch_norm(tn_gctx *c) {
     const tn_native_batch_norm_args *a = c->args;
     if (!c->g[0]) return TN_OK;
+    if (a->input->numel == 0) return zeros_for_each(c, a);
     if (!tn_grad_enabled())
         return tn__batch_norm_backward(c->g[0], tni_t(a->input), tni_t(a->weight),
                                        tni_t(a->save_mean), tni_t(a->save_invstd), a->training,

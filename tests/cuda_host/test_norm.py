@@ -204,6 +204,10 @@ for dtype, tolerance in ((tn.float32, 1e-4), (tn.float16, 2e-2), (tn.bfloat16, 1
           tolerance)
 assert F.batch_norm(tn.zeros(0, 3, device="cuda"), *tn.ones(2, 3, device="cuda"), None, None,
                     False).shape == (0, 3)
+for shape, layout in (((4, 3, 5), plain), ((2, 40, 9, 8), last)):  # evaluations look at g alone
+    d = layout(send(np.full(shape, np.nan))).requires_grad_()
+    F.batch_norm(d, *tn.ones(2, shape[1], device="cuda", dtype=tn.float64)).sum().backward()
+    check(d.grad, np.full(shape, (1 + 1e-5) ** -0.5))
 ran_natively("native_batch_norm", "_batch_norm_backward")
 """
     )

@@ -283,13 +283,22 @@ static tn_status backward_channels(void *arg, int64_t begin, int64_t end) {
         if (j->planes) {
             const T *p;
             EACH_PLANE(j, c, p, j->x) {
-                plane_mix(j->g + (p - j->x), p, j->y + (p - j->x), j->s, fg[0], fx[0], f1[0]);
+                const T *g = j->g + (p - j->x);
+                T *q = j->y + (p - j->x);
+                if (j->training)
+                    plane_mix(g, p, q, j->s, fg[0], fx[0], f1[0]);
+                else
+                    plane_scale(g, q, j->s, fg[0], 0);
             }
             continue;
         }
         for (int64_t r = 0; r < j->n * j->s; r++) {
             const T *p = j->x + r * j->c + c, *g = j->g + r * j->c + c;
             T *q = j->y + r * j->c + c;
+            if (!j->training) {
+                for (int64_t k = 0; k < w; k++) q[k] = STORE(LOAD(g[k]) * fg[k]);
+                continue;
+            }
             for (int64_t k = 0; k < w; k++) {
                 q[k] = STORE(LOAD(g[k]) * fg[k] + LOAD(p[k]) * fx[k] + f1[k]);
             }

@@ -604,7 +604,7 @@ template <int V> TMPL_INLINE void norm_batch_backward(const cuda_batch_norm_args
 #pragma unroll
         for (int i = 0; i < NORM_PAIRS_AHEAD; i++) {
 #pragma unroll
-            for (int k = 0; k < V; k++) g[i][k] = g[i][k] * by_g + x[i][k] * by_x + shift;
+            for (int k = 0; k < V; k++) g[i][k] = norm_mix(a, g[i][k], x[i][k], by_g, by_x, shift);
             if (e + (int64_t)i * p.lanes < p.end) norm_put_y<V>(a, p.c, norm_unit(p, e, i), g[i]);
         }
     }

@@ -247,7 +247,7 @@ KERNEL(TN_(batch_norm_last_backward), cuda_batch_norm_args) {
         for (int i = 0; i < LAST_PAIRS_AHEAD; i++) {
 #pragma unroll
             for (int k = 0; k < LAST; k++)
-                g[i][k] = g[i][k] * by_g[k] + x[i][k] * by_x[k] + shift[k];
+                g[i][k] = norm_mix(a, g[i][k], x[i][k], by_g[k], by_x[k], shift[k]);
             if (e + i * p.lanes < p.end) last_put(a, p, e + i * p.lanes, g[i]);
         }
     }

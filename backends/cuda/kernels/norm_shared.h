@@ -11,6 +11,11 @@
 
 enum { NORM_VECTOR = 16 / sizeof(T) }; /* elements that are loaded at once */
 
+/* The gradient of batch_norm's input; that of an evaluation does not look at x, which may be NaN. */
+TMPL_INLINE A norm_mix(const cuda_batch_norm_args &a, A g, A x, A by_g, A by_x, A shift) {
+    return a.training ? g * by_g + x * by_x + shift : g * by_g;
+}
+
 TMPL_INLINE A norm_rstd(A square, double eps) {
 #if TMPL_IS_HALF
     return 1 / sqrtf(square + (float)eps);
