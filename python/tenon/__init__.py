@@ -136,7 +136,7 @@ _LATER = {
         "qint8", "quint8", "qint32", "quint4x2", "per_tensor_affine", "per_tensor_symmetric",
         "per_channel_affine", "per_channel_symmetric", "per_channel_affine_float_qparams",
         "int1", "int2", "int3", "int4", "int5", "int6", "int7",
-        "uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7",
+        "uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7", "float4_e2m1fn_x2",
     ), "ao.quantization._grids"),
     **dict.fromkeys((
         "dequantize", "quantize_per_channel", "quantize_per_tensor", "quantize_per_tensor_dynamic",

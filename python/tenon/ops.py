@@ -8,12 +8,14 @@ A namespace is there as soon as it is named; its operators appear when their plu
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from tenon import _C
 from tenon._plugin.inline import load_library as load_library
 
 _namespaces: dict[str, Namespace] = {}
+_COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional")
 
 
 class Namespace:
@@ -61,6 +63,8 @@ def __getattr__(name: str) -> Namespace:
     if name not in _namespaces:
         _namespaces[name] = Namespace(name)
         globals()[name] = _namespaces[name]
+        if name in _COLLECTIVES:
+            import_module("tenon.distributed._operators")
     return _namespaces[name]
 
 

@@ -30,6 +30,11 @@ MAP_LOCATION = MapLocation  # PyTorch's name
 File = str | os.PathLike[str] | IO[bytes]
 
 
+def normalize_storage_type(storage_type: Any) -> Any:
+    """The kind of storage that has the name of a class."""
+    return getattr(import_module("tenon"), storage_type.__name__)
+
+
 def save(
     obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2,
     _use_new_zipfile_serialization: bool = True,

@@ -161,6 +161,18 @@ def check_functional_collectives() -> None:
     close(leaf.grad, torch.tensor([1.0, 2.0])[:, None].expand(2, 3))
     close(funcol.permute_tensor(x, [1, 0], group), everyone[1 - RANK])
     close(funcol.wait_tensor(funcol.broadcast(x, 1, group)), everyone[1])
+    ops, name = torch.ops._c10d_functional, group.group_name
+    close(ops.all_gather_into_tensor(x, SIZE, name), torch.cat(everyone))
+    close(ops.reduce_scatter_tensor(x, "sum", SIZE, name), sum(everyone)[RANK : RANK + 1])
+    close(ops.all_reduce_(x.clone(), "max", name), everyone[-1])
+    out = torch.empty(1, 3)
+    close(ops.reduce_scatter_tensor_out(x, "avg", SIZE, name, out=out), part)
+    older = torch.ops.c10d_functional.all_gather_into_tensor
+    close(older(x, "", list(range(SIZE)), SIZE), torch.cat(everyone))
+    parts = [[e[:1] for e in everyone]] if RANK == 1 else []
+    (got,), work = torch.ops.c10d.scatter_([torch.empty(1, 3)], parts, group, 1)
+    work.wait()
+    close(got, everyone[RANK][:1])
 
 
 if __name__ == "__main__":

@@ -191,7 +191,8 @@ static PyObject *device_make(const char *name, size_t n, int32_t index) {
 
 /* Names that programs write whether or not the device is there. */
 static bool well_known(const char *name, size_t n) {
-    static const char *const names[] = {"cpu", "cuda", "mps", "xpu", "meta"};
+    static const char *const names[] = {"cpu", "cuda", "mps",  "xpu", "meta",
+                                        "hpu", "xla",  "mtia", "ipu", "maia"};
     for (int i = 0; i < TNP_COUNT(names); i++)
         if (strlen(names[i]) == n && memcmp(names[i], name, n) == 0) return true;
     return false;

@@ -18,8 +18,8 @@ ARGUMENT = re.compile(
     r"\s+(?P<name>[A-Za-z_]\w*)(?:\s*=\s*(?P<default>.+))?$"
 )
 _TYPES = {
-    "Tensor", "Scalar", "SymInt", "bool", "complex", "Device", "float", "int", "number", "str",
-    "ScalarType", "MemoryFormat", "Layout", "Generator",
+    "Any", "Tensor", "Scalar", "SymInt", "bool", "complex", "Device", "float", "int", "number",
+    "str", "ScalarType", "MemoryFormat", "Layout", "Generator",
 }  # fmt: skip
 _CONSTANTS = {"True": True, "False": False, "None": None}
 _TEXTS = {

@@ -18,10 +18,20 @@ __all__ = [
     "result_type", "split", "typename",
 ]  # fmt: skip
 
+# Types of Python that are names of dtypes.
+_NAMES = {
+    builtins.bool: _C.bool, builtins.int: _C.int64, builtins.float: _C.float64,
+    builtins.complex: _C.complex128,
+}  # fmt: skip
 _CATEGORY = {"b": 0, "i": 1, "f": 2, "c": 3}
 
 
 # ---- Facts about dtypes --------------------------------------------------------------------------
+
+
+def dtype_named(kind: Any) -> Any:
+    """The dtype that a type of Python names; anything else as it is."""
+    return _NAMES.get(kind, kind) if isinstance(kind, type) else kind
 
 
 class finfo:
@@ -46,7 +56,7 @@ class finfo:
     resolution: builtins.float
 
     def __new__(cls, type: dtype | None = None) -> finfo:
-        kind = _C.get_default_dtype() if type is None else type
+        kind = _C.get_default_dtype() if type is None else dtype_named(type)
         if not isinstance(kind, dtype) or not (kind.is_floating_point or kind.is_complex):
             raise TypeError(
                 f"finfo() requires a floating point input type. Use iinfo to handle '{kind}'"
@@ -98,6 +108,7 @@ class iinfo:
     """Limits of an integer dtype."""
 
     def __init__(self, type: dtype) -> None:
+        type = dtype_named(type)
         if not isinstance(type, dtype) or type.is_floating_point or type.is_complex:
             raise TypeError(f"iinfo() requires an integer input type. Use finfo to handle '{type}'")
         if type is _C.bool:
@@ -176,6 +187,7 @@ def can_cast(from_: dtype, to: dtype) -> builtins.bool:
     >>> tn.can_cast(tn.float32, tn.int64)
     False
     """
+    from_, to = dtype_named(from_), dtype_named(to)
     for place, (name, kind) in enumerate((("from_", from_), ("to", to)), 1):
         if not isinstance(kind, _C.dtype):
             raise TypeError(

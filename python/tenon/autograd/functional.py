@@ -37,6 +37,41 @@ def _tuple(values: Any, name: str) -> tuple[bool, tuple[Tensor, ...]]:
     return several, tensors
 
 
+def _as_tuple(inp: Any, arg_name: str | None = None, fn_name: str | None = None) -> Any:
+    """Whether it is a tuple of tensors, and that tuple; without names the tuple alone."""
+    if arg_name is None and fn_name is None:
+        return tuple(inp) if isinstance(inp, (tuple, list)) else (inp,)
+    return _tuple(inp, f"{arg_name} given to {fn_name}")
+
+
+def _tuple_postprocess(res: Any, to_unpack: bool | tuple[bool, bool]) -> Any:
+    """The opposite of _as_tuple, for one tuple or for tuples inside a tuple."""
+    outer, inner = to_unpack if isinstance(to_unpack, tuple) else (to_unpack, True)
+    if not inner:
+        res = tuple(el[0] for el in res)
+    return res if outer else res[0]
+
+
+def _grad_postprocess(inputs: Any, create_graph: bool) -> Any:
+    """Results without history, but where gradients of them are wanted."""
+    if not isinstance(inputs[0], Tensor):
+        return tuple(_grad_postprocess(inp, create_graph) for inp in inputs)
+    return inputs if create_graph else tuple(inp.detach() for inp in inputs)
+
+
+def _construct_standard_basis_for(
+    tensors: tuple[Tensor, ...], tensor_numels: tuple[int, ...]
+) -> tuple[Tensor, ...]:
+    """The rows of the identity over all elements, cut into the tensors' columns."""
+    total, start, parts = sum(tensor_numels), 0, []
+    for tensor, numel in zip(tensors, tensor_numels, strict=True):
+        part = tensor.new_zeros(total, numel)
+        part.diagonal(-start).fill_(1)
+        parts.append(part)
+        start += numel
+    return tuple(parts)
+
+
 def _outputs(values: Any, strict: bool) -> tuple[bool, tuple[Tensor, ...]]:
     """Whether func returned a tuple, and its tensors; in strict mode they must be recorded."""
     several, ys = _tuple(values, "outputs")

@@ -38,11 +38,13 @@ def _cubic_minimum(a: _Point, b: _Point, low: Any = None, high: Any = None) -> A
 class _LineSearch:
     """Finds a step with less loss and less slope (the strong Wolfe conditions)."""
 
-    SLOPE, CURVE, CLOSE = 1e-4, 0.9, 1e-9
-
-    def __init__(self, evaluate: Callable[[Any], tuple[float, Tensor]], d: Tensor) -> None:
+    def __init__(
+        self, evaluate: Callable[[Any], tuple[float, Tensor]], d: Tensor,
+        slope: float = 1e-4, curve: float = 0.9, close: float = 1e-9,
+    ) -> None:  # fmt: skip
         self.evaluate = evaluate
         self.d = d
+        self.slope, self.curve, self.close = slope, curve, close
         self.evaluations = 0
 
     def at(self, t: Any) -> _Point:
@@ -51,10 +53,10 @@ class _LineSearch:
         return _Point(t, f, g.clone(), g.dot(self.d))
 
     def too_high(self, point: _Point, start: _Point) -> Any:
-        return point.f > start.f + self.SLOPE * point.t * start.slope
+        return point.f > start.f + self.slope * point.t * start.slope
 
     def flat(self, point: _Point, start: _Point) -> Any:
-        return abs(point.slope) <= -self.CURVE * start.slope
+        return abs(point.slope) <= -self.curve * start.slope
 
     def run(self, t: Any, start: _Point, most: int) -> _Point:
         last, point = start, self.at(t)
@@ -84,7 +86,7 @@ class _LineSearch:
         low, high = (0, 1) if bracket[0].f <= bracket[1].f else (1, 0)
         while tries < most:
             left, right = sorted((bracket[0].t, bracket[1].t))
-            if abs(right - left) * widest < self.CLOSE:
+            if abs(right - left) * widest < self.close:
                 break
             t = _cubic_minimum(bracket[0], bracket[1])
             margin = 0.1 * (right - left)
@@ -109,6 +111,27 @@ class _LineSearch:
             if done:
                 break
         return bracket[low]
+
+
+def _cubic_interpolate(
+    x1: Any, f1: Any, g1: Any, x2: Any, f2: Any, g2: Any, bounds: Any = None
+) -> Any:
+    """Where the cubic through two values with their slopes is least, by PyTorch's arguments."""
+    none = tenon.empty(0)
+    slopes = [g if isinstance(g, Tensor) else tenon.tensor(float(g)) for g in (g1, g2)]
+    ends = [_Point(x1, f1, none, slopes[0]), _Point(x2, f2, none, slopes[1])]
+    return _cubic_minimum(*ends, *(bounds or ()))
+
+
+def _strong_wolfe(
+    obj_func: Callable[..., Any], x: Any, t: Any, d: Tensor, f: Any, g: Tensor, gtd: Any,
+    c1: float = 1e-4, c2: float = 0.9, tolerance_change: float = 1e-9, max_ls: int = 25,
+) -> tuple[Any, Tensor, Any, int]:  # fmt: skip
+    """A search from x along d, by PyTorch's arguments: the loss, the gradient and the step that
+    it ends with, and how often it asked obj_func."""
+    search = _LineSearch(lambda step: obj_func(x, step, d), d, c1, c2, tolerance_change)
+    found = search.run(t, _Point(0, f, g, gtd), max_ls)
+    return found.f, found.g, found.t, search.evaluations
 
 
 class LBFGS(Optimizer):

@@ -3,6 +3,7 @@ results, without its memory. A mode makes all of them; each holds a tensor of th
 
 from __future__ import annotations
 
+import weakref
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -11,6 +12,7 @@ from tenon import Tensor
 from tenon._tensor.print import marked
 from tenon.utils._python_dispatch import TorchDispatchMode
 from tenon.utils._pytree import tree_flatten, tree_map
+from tenon.utils.weak import WeakTensorKeyDictionary
 
 _VALUES = ("item", "_local_scalar_dense", "nonzero", "equal", "is_nonzero", "unique", "tolist")
 
@@ -167,6 +169,22 @@ class FakeTensorMode(TorchDispatchMode):
             return FakeTensor(self, x.to("meta"), device) if known is None else known
 
         return tree_map(fake, result)
+
+
+class FakeTensorConverter:
+    """Stand-ins of tensors, one for each while both live."""
+
+    def __init__(self) -> None:
+        self._made: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+    def from_real_tensor(self, fake_mode: FakeTensorMode, t: Tensor, **options: Any) -> Any:
+        """The stand-in for a tensor, which a mode makes the first time."""
+        known = self._made.get(t)
+        fake = None if known is None else known()
+        if fake is None or fake.fake_mode is not fake_mode:
+            fake = fake_mode.from_tensor(t, **options)
+            self._made[t] = weakref.ref(fake)
+        return fake
 
 
 def _is_new(func: Any, x: Tensor) -> bool:

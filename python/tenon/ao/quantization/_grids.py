@@ -34,6 +34,16 @@ uint1, uint2, uint3, uint4, uint5, uint6, uint7 = (
 )
 
 
+class QFloat(QType):
+    """A kind of numbers with a sign, an exponent and a fraction."""
+
+    is_floating_point = True
+
+
+# Two numbers of four bits in a byte, which no operator computes: a name, too.
+float4_e2m1fn_x2 = QFloat("float4_e2m1fn_x2", -6, 6)
+
+
 @dataclass(frozen=True)
 class QScheme:
     """How a grid is laid."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 
 import tenon
 from tenon import Tensor
+from tenon._tensor.functions import dtype_named
 from tenon.nn.modules._calls import (
     CallMixin,
     register_module_backward_hook,
@@ -94,7 +95,7 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     other = kwargs.get("tensor", kwargs.get("other"))
     device, dtype = kwargs.get("device"), kwargs.get("dtype")
     non_blocking = kwargs.get("non_blocking", False)
-    rest = list(args)
+    rest, dtype = [dtype_named(a) for a in args], dtype_named(dtype)
     if rest and isinstance(rest[0], Tensor):
         other = rest.pop(0)
     elif rest and isinstance(rest[0], tenon.dtype):

@@ -19,13 +19,12 @@ from tenon.utils.data.datapipes.datapipe import (
     _IterDataPipeSerializationWrapper,
     _MapDataPipeSerializationWrapper,
 )
-from tenon.utils.data.dataset import Dataset, IterableDataset, Subset, TensorDataset
+from tenon.utils.data.dataset import Dataset, IterableDataset, Subset, T_co, TensorDataset
 from tenon.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 _T = TypeVar("_T")
-_T_co = TypeVar("_T_co", covariant=True)
 _worker_init_fn_t = Callable[[int], None]
 _collate_fn_t = Callable[[list[_T]], Any]
 
@@ -259,14 +258,14 @@ _FIXED = {
 }  # fmt: skip
 
 
-class DataLoader(Generic[_T_co]):
+class DataLoader(Generic[T_co]):
     """Batches of a dataset: samples in an order, collated, from this process or from workers."""
 
     _IterableDataset_len_called: int | None = None  # what len() said of a stream
 
     def __init__(
         self,
-        dataset: Dataset[_T_co],
+        dataset: Dataset[T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
