@@ -108,7 +108,7 @@ tn_status tni_resize_out(tn_tensor *out, int32_t ndim, const int64_t *shape);
 /* The tensors that an operator with TNI_OP_WRITES writes; see note [Written arguments]. May it, in a
  * call whose inputs have the word `any`? */
 tn_status tni_check_written(const tn_op *op, const void *args, uint64_t any);
-/* t shares memory with one of them. */
+/* t may share memory with one of them, or with what an operator writes in place. */
 bool tni_overlaps_written(const tn_op *op, const void *args, const tn_tensor *t);
 /* Note [Given outputs]: a tensor that is given with out= may be, or may lie within, one that the call reads. Until
  * the kernel has run it keeps its memory and its shape; a kernel that cannot write it directly

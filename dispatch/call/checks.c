@@ -269,7 +269,7 @@ bool tni_overlaps_input(const tn_op *op, const void *args, const tn_tensor *out)
 bool tni_overlaps_written(const tn_op *op, const void *args, const tn_tensor *t) {
     for (int i = 0; i < op->nin; i++) {
         const tn_tensor *w = is_written(op, i) ? tni_in_slot(op, args, i) : NULL;
-        if (w && tni_overlap_of(w, t) != TNI_OVERLAP_NONE) return true;
+        if (w && tni_may_meet(w, t)) return true;
     }
     return false;
 }

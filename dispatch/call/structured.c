@@ -64,8 +64,9 @@ static tn_status prepared(const structured *s, int i, tn_tensor *t, tn_tensor **
     if ((op->flags & TNI_OP_CAST) && !op->takes) takes = s->inf.compute;
     if (op->takes && s->typed) TN_TRY(op->takes(op, i, &t->v, s->inf.compute, &takes));
     bool pack = (op->flags & TNI_OP_CONTIGUOUS) && !(t->v.word & TN_W_CONTIGUOUS);
-    bool copy = (op->flags & TNI_OP_WRITES) && tni_overlaps_written(op, s->args, t);
     if (op->fields[op->in_field[i]].flags & TNI_FIELD_MUTATED) return TN_OK;
+    bool copy =
+        (op->flags & (TNI_OP_WRITES | TNI_OP_INPLACE_ONLY)) && tni_overlaps_written(op, s->args, t);
     if (takes != dtype || copy) return tni_convert(t, takes, ret_made);
     return pack ? tni_packed(t, ret_made) : TN_OK;
 }
@@ -124,7 +125,8 @@ static void end_inputs(structured *s) {
 static tn_status prepare_inputs(structured *s) {
     const tn_op *op = s->op;
     memcpy(s->kargs, s->args, op->args_bytes);
-    if (!(op->flags & (TNI_OP_CAST | TNI_OP_CONTIGUOUS | TNI_OP_WRITES))) return TN_OK;
+    const uint32_t some = TNI_OP_CAST | TNI_OP_CONTIGUOUS | TNI_OP_WRITES | TNI_OP_INPLACE_ONLY;
+    if (!(op->flags & some)) return TN_OK;
     for (int i = 0; i < op->nin; i++) {
         const tn_field *f = tni_in_field(op, i);
         void *at = s->kargs + f->offset;

@@ -237,3 +237,21 @@ def packed() -> None:
 @pytest.mark.parametrize("name", STEPS)
 def test_what_a_tensor_does_leaves_nothing(name: str) -> None:
     assert not grows(STEPS[name])
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_graphs_leave_nothing(reset: bool) -> None:
+    """Tensors, memory, numbers and generators that a graph holds end with it."""
+    x, drawn = tn.ones(40, 3), tn.Generator()
+
+    def step() -> None:
+        graph = tn.Graph()
+        with tn.graph(graph):
+            y = (x * 2.5 + x[:, :1]).sum(1)
+            y.mul_(tn.rand(40, generator=drawn))
+            tn.cat([y, x.T[0]])
+        graph.replay()
+        if reset:
+            graph.reset()
+
+    assert not grows(step)

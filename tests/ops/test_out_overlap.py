@@ -3,7 +3,7 @@ one, the result is that of a call without out=, or the call is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -202,3 +202,51 @@ def test_two_outputs_that_share_memory() -> None:
     v = tn.empty(2, dtype=tn.int64)
     with pytest.raises(RuntimeError, match="share memory"):
         tn.max(x, 1, out=(v, v))
+
+
+AT, PLACES = tn.tensor([2, 0, 1, 3]), tn.tensor([[2, 1, 0], [0, 0, 1], [1, 2, 2], [3, 3, 3]])
+# Writes to the first tensor what is picked from the second.
+INTO: dict[str, Callable[[tn.Tensor, tn.Tensor], Any]] = {
+    "index_copy_": lambda a, b: a.index_copy_(0, AT, b),
+    "index_add_": lambda a, b: a.index_add_(0, AT, b, alpha=2),
+    **{f"index_reduce_ {how}": lambda a, b, how=how: a.index_reduce_(0, AT, b, how)
+       for how in ("prod", "mean", "amax", "amin")},
+    "index_put_": lambda a, b: a.index_put_((AT,), b),
+    "index_put_ added": lambda a, b: a.index_put_((AT,), b, accumulate=True),
+    "scatter_": lambda a, b: a.scatter_(0, PLACES, b),
+    "scatter_ multiplied": lambda a, b: a.scatter_(0, PLACES, b, reduce="multiply"),
+    "scatter_add_": lambda a, b: a.scatter_add_(0, PLACES, b),
+    **{f"scatter_reduce_ {how}": lambda a, b, how=how: a.scatter_reduce_(0, PLACES, b, how)
+       for how in ("sum", "prod", "mean", "amax", "amin")},
+    "masked_scatter_": lambda a, b: a.masked_scatter_(a > 4, b),
+    "put_": lambda a, b: a.put_(PLACES, b),
+    "put_ added": lambda a, b: a.put_(PLACES, b, accumulate=True),
+    "index": lambda a, b: a.__setitem__(AT, b),
+    "index_fill_": lambda a, b: a.index_fill_(0, AT[:2], b[1, 1]),
+}  # fmt: skip
+
+
+LIE: dict[str, Callable[[tn.Tensor], tuple[tn.Tensor, tn.Tensor]]] = {
+    "whole": lambda x: (x, x), "rows": lambda x: (x[1:5], x[:4]),
+    "columns": lambda x: (x[:4, 1:4], x[:4, :3]), "turned": lambda x: (x[:4, :3], x.T[:4, :3]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INTO)
+def test_what_is_written_may_be_what_is_read(name: str) -> None:
+    """In whole, in part, and where columns of both lie among each other: as of a copy of what is
+    read, or refused."""
+    for dtype in (tn.float32, tn.float64, tn.int64):
+        for kind, lie in LIE.items():
+            size = (4, 3) if kind == "whole" else (5, 3) if kind == "rows" else (5, 5)
+            here, there = (
+                (tn.arange(size[0] * size[1]) % 7 + 1).reshape(size).to(dtype) for _ in range(2)
+            )
+            (to, source), (apart, read) = lie(here), lie(there)
+            INTO[name](apart, read.clone())
+            try:
+                INTO[name](to, source)
+            except RuntimeError as err:
+                assert "refer to a single memory location" in str(err) and kind == "rows", err
+            else:
+                assert tn.equal(here, there), (kind, dtype)

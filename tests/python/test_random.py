@@ -221,6 +221,24 @@ def test_bad_state_is_refused(seed: int) -> None:
     np.testing.assert_array_equal(tenon.get_rng_state().numpy(), state.numpy())
 
 
+def test_numbers_drawn_ahead_are_part_of_a_state(seed: int) -> None:
+    """Normal ones come in pairs: the other one, of either precision, comes back with a state."""
+    tenon.randn(1, dtype=tenon.float64)
+    state = tenon.get_rng_state()
+    want = tenon.randn(3, dtype=tenon.float64)
+    tenon.rand(10)
+    tenon.set_rng_state(state)
+    np.testing.assert_array_equal(tenon.randn(3, dtype=tenon.float64).numpy(), want.numpy())
+    ahead = state.clone()
+    ahead[5048:5052] = tenon.tensor(list(np.float32(-1.25).tobytes()), dtype=tenon.uint8)
+    ahead[5052] = 1
+    tenon.set_rng_state(ahead)
+    np.testing.assert_array_equal(tenon.get_rng_state().numpy(), ahead.numpy())
+    tenon.set_rng_state(state)
+    np.testing.assert_array_equal(tenon.get_rng_state().numpy(), state.numpy())
+    assert (ahead != state).any()
+
+
 def test_arguments_are_checked() -> None:
     x = tenon.zeros(3)
     for call in (
