@@ -322,12 +322,33 @@ static tn_status finish_walk(walk *k, bool backward, tn_tensor **ret_y, state *r
     return gather(&k->ended_c, &k->now.c, &ret->c);
 }
 
+/* The state's weight for many steps: the same numbers, laid out by columns, so that the vectors of a step's
+ * product run along its results and not along its sums. */
+enum { MANY_STEPS = 8 };
+static tn_status turned(const rnn *r, tn_tensor *w, tn_tensor **ret) {
+    tn_tensor *columns = NULL, *packed = NULL;
+    tn_status st = TN_OK;
+    if (r->steps < MANY_STEPS) {
+        *ret = tn_tensor_ref(w);
+        return TN_OK;
+    }
+    st = tn_t(w, &columns);
+    if (st == TN_OK) st = tn_contiguous(columns, TN_FORMAT_CONTIGUOUS, &packed);
+    if (st == TN_OK) st = tn_t(packed, ret);
+    tn_tensor_unref(&columns);
+    tn_tensor_unref(&packed);
+    return st;
+}
+
 /* x: all rows by step. start: of this layer and direction. ret_y: rows in x's order. */
 static tn_status run_direction(const rnn *r, const weights *w, bool backward, tn_tensor *x,
                                const state *start, tn_tensor **ret_y, state *ret) {
-    walk k = {.r = r, .w = w, .start = start};
+    weights laid = *w;
+    walk k = {.r = r, .w = &laid, .start = start};
     tn_tensor_list steps = {NULL, 0};
     tn_status st = project(r, w, x, &steps);
+    laid.w_hh = NULL;
+    if (st == TN_OK) st = turned(r, w->w_hh, &laid.w_hh);
     if (st == TN_OK) st = walk_start(&k, r->sizes[backward ? r->steps - 1 : 0]);
     for (int64_t i = 0; i < r->steps && st == TN_OK; i++) {
         int64_t t = backward ? r->steps - 1 - i : i;
@@ -336,6 +357,7 @@ static tn_status run_direction(const rnn *r, const weights *w, bool backward, tn
     }
     if (st == TN_OK) st = finish_walk(&k, backward, ret_y, ret);
     walk_drop(&k);
+    tn_tensor_unref(&laid.w_hh);
     tn_tensor_list_free(&steps);
     return st;
 }

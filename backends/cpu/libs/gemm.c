@@ -354,6 +354,9 @@ tn_status cpu_gemm(const tn_call *call, const gemm_args *g) {
         gemm_args tiny = *g;
         return cpu_parallel(g->batch, 512, tiny_chunk, &tiny);
     }
+    if (cpu_gemm_has_few(g)) return cpu_gemm_few(g);
+    gemm_args turned = transposed(g);
+    if (cpu_gemm_has_few(&turned)) return cpu_gemm_few(&turned);
     if (g->m > INT_MAX || g->n > INT_MAX || g->k > INT_MAX) {
         return call->host->fail(TN_E_VALUE, -1, "matrix sizes must be below 2^31");
     }

@@ -14,6 +14,10 @@ tn_status cpu_gemm_half(const gemm_args *g, const gemm_mat *a);
 /* The product of bfloat16 matrices by the processor's instruction for it, and whether there is one. */
 bool cpu_gemm_has_bf16(const gemm_args *g);
 tn_status cpu_gemm_bf16(const tn_call *call, const gemm_args *g);
+/* A product in single or double precision with few rows, whose operands lie as its kernels read them, and
+ * whether g is one. C may have any strides. */
+bool cpu_gemm_has_few(const gemm_args *g);
+tn_status cpu_gemm_few(const gemm_args *g);
 /* The product of integer matrices, modulo 2^bits. */
 tn_status cpu_gemm_int(const gemm_args *g);
 

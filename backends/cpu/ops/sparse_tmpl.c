@@ -1,7 +1,7 @@
 /* sparse_tmpl.c: products of a matrix in compressed rows with a packed one, and the products of two
  * packed matrices at the places of such a one.
  *
- * A row of the result is summed in registers, BLOCK columns at a time, in the order of the row's
+ * A row of the result is summed in registers, some vectors at a time, in the order of the row's
  * elements: the same bits with any number of threads. Indices are memory that others can change, so each
  * is compared with the sizes where it is used. The limit is reading the rows of the dense matrix.
  *
@@ -12,8 +12,9 @@
 
 #include "cpu_priv.h"
 #include "pack.h"
+#include "vec.h"
 
-enum { BLOCK = 32 };
+enum { BLOCKS = 4 }; /* vectors of a row whose sums are in registers at a time */
 
 typedef struct job {
     int64_t nnz, inner, width; /* elements, rows of the dense matrix, its columns */
@@ -43,6 +44,30 @@ static inline bool outside(const job *j, int64_t column) {
     return (uint64_t)column >= (uint64_t)j->inner;
 }
 
+/* `blocks` vectors of a row of the result, from column k on. */
+TMPL_INLINE void multiply_block(const job *j, int64_t first, int64_t last, int64_t k, int blocks,
+                                T *to) {
+    vec sum[BLOCKS] = {{0}};
+    for (int64_t p = first; p < last; p++) {
+        const T *from = j->from + j->column[p] * j->width + k;
+        vec v = vec_all(LOAD(j->values[p]));
+        TMPL_UNROLL
+        for (int b = 0; b < blocks; b++) sum[b] += v * vec_load_t(from + b * VL);
+    }
+    TMPL_UNROLL
+    for (int b = 0; b < blocks; b++) vec_store_t(to + k + b * VL, sum[b]);
+}
+
+/* The same for the n columns that are left, fewer than a vector has. */
+static void multiply_rest(const job *j, int64_t first, int64_t last, int64_t k, int64_t n, T *to) {
+    vec sum = {0};
+    for (int64_t p = first; p < last; p++) {
+        const T *from = j->from + j->column[p] * j->width + k;
+        sum += vec_all(LOAD(j->values[p])) * vec_load_t_n(from, n, 0);
+    }
+    vec_store_t_n(to + k, sum, n);
+}
+
 static tn_status multiply_rows(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     for (int64_t r = begin; r < end; r++) {
@@ -52,30 +77,10 @@ static tn_status multiply_rows(void *arg, int64_t begin, int64_t end) {
         for (int64_t p = first; p < last; p++)
             if (outside(j, j->column[p])) return fail_index(j, j->column[p]);
         T *to = j->to + r * j->width;
-        for (; k + BLOCK <= j->width; k += BLOCK) {
-            A sum[BLOCK] = {0};
-            for (int64_t p = first; p < last; p++) {
-                const T *from = j->from + j->column[p] * j->width + k;
-                A v = LOAD(j->values[p]);
-                for (int i = 0; i < BLOCK; i++) sum[i] += v * LOAD(from[i]);
-            }
-            for (int i = 0; i < BLOCK; i++) to[k + i] = STORE(sum[i]);
-        }
-        for (; k + 4 <= j->width; k += 4) {
-            A sum[4] = {0};
-            for (int64_t p = first; p < last; p++) {
-                const T *from = j->from + j->column[p] * j->width + k;
-                A v = LOAD(j->values[p]);
-                for (int i = 0; i < 4; i++) sum[i] += v * LOAD(from[i]);
-            }
-            for (int i = 0; i < 4; i++) to[k + i] = STORE(sum[i]);
-        }
-        for (; k < j->width; k++) {
-            A sum = 0;
-            for (int64_t p = first; p < last; p++)
-                sum += LOAD(j->values[p]) * LOAD(j->from[j->column[p] * j->width + k]);
-            to[k] = STORE(sum);
-        }
+        for (; k + BLOCKS * VL <= j->width; k += BLOCKS * VL)
+            multiply_block(j, first, last, k, BLOCKS, to);
+        for (; k + VL <= j->width; k += VL) multiply_block(j, first, last, k, 1, to);
+        if (k < j->width) multiply_rest(j, first, last, k, j->width - k, to);
     }
     return TN_OK;
 }

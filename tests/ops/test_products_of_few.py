@@ -1,0 +1,153 @@
+"""Products of few rows by a matrix, and sums of rows that indices name: rows and widths about the
+ends of a tile, every layout, against NumPy in double."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tenon as tn
+import tenon.nn.functional as F
+
+DTYPES = {tn.float32: 2.0**-24, tn.float64: 2.0**-53}
+ROWS = [2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 17, 33, 64, 65]
+SIZES = [(257, 300), (40, 1653), (67, 1100), (1030, 71), (300, 229), (16, 4100)]  # k, n
+
+
+def drawn(rng: np.random.Generator, shape: tuple[int, ...], how: str, dtype: tn.dtype) -> tn.Tensor:
+    """Normal numbers whose rows are packed, whose columns are, that are part of wider rows or of
+    longer columns, or apart; NaN between them."""
+    x = tn.tensor(rng.standard_normal(shape), dtype=dtype)
+    if how == "columns":
+        return x.mT.contiguous().mT
+    if how == "long":
+        return drawn(rng, (*shape[:-2], shape[-1], shape[-2]), "part", dtype).mT
+    if how == "rows":
+        return x
+    wide = tn.full((*shape[:-1], 3 * shape[-1]), float("nan"), dtype=dtype)
+    part = wide[..., 1 : shape[-1] + 1] if how == "part" else wide[..., 2::3]
+    part.copy_(x)
+    return part
+
+
+def check(got: tn.Tensor, exact: np.ndarray, size: np.ndarray, eps: float) -> None:
+    """`size` is the sum of the sizes of what is added."""
+    worst = np.max(np.abs(got.double().numpy() - exact) / size)
+    assert worst <= 12 * eps, (worst / eps, got.shape)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("layout", ["rows", "columns", "part", "long", "apart"])
+def test_products(layout: str, dtype: tn.dtype) -> None:
+    rng = np.random.default_rng(3)
+    eps = DTYPES[dtype]
+    for i, m in enumerate(ROWS):
+        for k, n in SIZES[i % 3 :: 3]:
+            a, b = drawn(rng, (m, k), "rows", dtype), drawn(rng, (k, n), layout, dtype)
+            x, y = a.double().numpy(), b.double().numpy()
+            size = np.abs(x) @ np.abs(y)
+            check(a @ b, x @ y, size, eps)
+            check((b.mT @ a.mT), (x @ y).T, size.T, eps)
+            check(a.mT.contiguous().mT @ b, x @ y, size, eps)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_what_is_added_and_where_it_goes(layout: str, dtype: tn.dtype) -> None:
+    rng = np.random.default_rng(4)
+    eps = DTYPES[dtype]
+    for m, (k, n) in zip([2, 5, 7, 16, 33], [*SIZES[:4], (300, 301)], strict=True):
+        a, b = drawn(rng, (m, k), "rows", dtype), drawn(rng, (k, n), layout, dtype)
+        x, y = a.double().numpy(), b.double().numpy()
+        for shape in [(n,), (m, n), (m, 1), (1,)]:
+            c = drawn(rng, shape, "rows", dtype)
+            z = c.double().numpy()
+            for alpha, beta in [(1, 1), (1, 0.5), (-2, 1), (3, 0)]:
+                size = abs(alpha) * (np.abs(x) @ np.abs(y)) + abs(beta) * np.abs(z)
+                exact = alpha * (x @ y) + beta * z
+                check(tn.addmm(c, a, b, alpha=alpha, beta=beta), exact, size, eps)
+                out = tn.full((n, m), float("nan"), dtype=dtype).T
+                tn.addmm(c, a, b, alpha=alpha, beta=beta, out=out)
+                check(out, exact, size, eps)
+        own = drawn(rng, (m, n), "rows", dtype)
+        exact = 0.25 * own.double().numpy() + x @ y
+        own.addmm_(a, b, beta=0.25)
+        check(own, exact, np.abs(x) @ np.abs(y) + 1, eps)
+        nothing = tn.full((n,), float("nan"), dtype=dtype)
+        assert not tn.addmm(nothing, a, b, beta=0).isnan().any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_batches(dtype: tn.dtype) -> None:
+    rng = np.random.default_rng(5)
+    for layout in ["rows", "columns"]:
+        a, b = drawn(rng, (3, 6, 300), "rows", dtype), drawn(rng, (3, 300, 400), layout, dtype)
+        c = drawn(rng, (3, 6, 400), "rows", dtype)
+        x, y, z = (t.double().numpy() for t in (a, b, c))
+        size = np.abs(x) @ np.abs(y) + np.abs(z)
+        check(a @ b, x @ y, size, DTYPES[dtype])
+        check(tn.baddbmm(c, a, b), x @ y + z, size, DTYPES[dtype])
+        check(a @ b[1], x @ y[1], np.abs(x) @ np.abs(y[1]), DTYPES[dtype])
+        check(a[2] @ b, x[2] @ y, np.abs(x[2]) @ np.abs(y), DTYPES[dtype])
+
+
+def test_a_row_alone_is_what_it_is_among_others_when_it_is_infinite() -> None:
+    a, b = tn.ones(5, 300), tn.ones(300, 500)
+    a[3, 299], b[7, 499] = float("inf"), float("nan")
+    for right in (b, b.mT.contiguous().mT):
+        got = a @ right
+        assert got[:, 499].isnan().all() and (got[3, :499] == float("inf")).all()
+        assert (got[[0, 1, 2, 4], :499] == 300).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_do_not_change_a_bit(threads: int) -> None:
+    rng = np.random.default_rng(6)
+    before = tn.get_num_threads()
+    a, b = drawn(rng, (9, 700), "rows", tn.float32), drawn(rng, (700, 1500), "columns", tn.float32)
+    whole, rows = a @ b, a @ b.contiguous()
+    tn.set_num_threads(threads)
+    try:
+        assert tn.equal(a @ b, whole) and tn.equal(a @ b.contiguous(), rows)
+    finally:
+        tn.set_num_threads(before)
+
+
+ALL = {**DTYPES, tn.float16: 2.0**-11, tn.bfloat16: 2.0**-8}
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+def test_sums_of_rows(dtype: tn.dtype) -> None:
+    """Bags of indices, whose sums are a product with a sparse matrix; empty ones are zero."""
+    rng = np.random.default_rng(7)
+    for width in [*range(1, 70), 127, 128, 129, 200]:
+        table = drawn(rng, (11, width), "rows", dtype)
+        index = tn.tensor(rng.integers(0, 11, 23))
+        shares = drawn(rng, (23,), "rows", dtype)
+        ends = [0, 4, 4, 5, 17, 23]
+        got = F.embedding_bag(
+            index, table, tn.tensor(ends[:-1]), mode="sum", per_sample_weights=shares
+        )
+        rows = table.double().numpy()[index.numpy()] * shares.double().numpy()[:, None]
+        exact = np.stack([rows[i:j].sum(0) for i, j in zip(ends, ends[1:], strict=False)])
+        size = np.stack([np.abs(rows[i:j]).sum(0) for i, j in zip(ends, ends[1:], strict=False)])
+        assert (np.abs(got.double().numpy() - exact) <= 6 * ALL[dtype] * size).all()
+
+
+def test_many_steps_of_recurrent_layers_are_what_few_are() -> None:
+    """Long sequences lay the weight out anew; a sequence in parts, each a few steps, does not."""
+    tn.manual_seed(0)
+    for kind in (tn.nn.LSTM, tn.nn.GRU, tn.nn.RNN):
+        layer = kind(5, 7, dtype=tn.float64)
+        x = tn.randn(20, 3, 5, dtype=tn.float64)
+        y, last = layer(x)
+        y.square().sum().backward()
+        whole = [p.grad.clone() for p in layer.parameters()]
+        layer.zero_grad()
+        state, parts = None, []
+        for part in x.split(4):
+            out, state = layer(part, state)
+            parts.append(out)
+        tn.cat(parts).square().sum().backward()
+        tn.testing.assert_close(tn.cat(parts), y)
+        tn.testing.assert_close(state, last)
+        tn.testing.assert_close([p.grad for p in layer.parameters()], whole)
