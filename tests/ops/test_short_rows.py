@@ -196,6 +196,19 @@ def test_elements_picked_by_many_short_rows() -> None:
             np.testing.assert_array_equal(got, np.take_along_axis(x, at, dim))
 
 
+@pytest.mark.parametrize("dtype", ["int16", "float32", "int64"])
+@pytest.mark.parametrize("n", [2, 3, 15, 16, 17])
+def test_places_within_short_rows(n: int, dtype: str) -> None:
+    x, at = whole(300, 2 * n, dtype=dtype), RNG.integers(0, n, (200, n))
+    for given in (tn.tensor(x), tn.tensor(x.T.copy()).T):
+        got = given[:, :n].gather(1, tn.tensor(at))
+        np.testing.assert_array_equal(got.numpy(), np.take_along_axis(x[:200], at, 1))
+    for wrong in (-1, n):
+        at[123, n - 1] = wrong
+        with pytest.raises(RuntimeError, match=f"index {wrong} is out of bounds for dimension 1"):
+            tn.tensor(x)[:, :n].gather(1, tn.tensor(at))
+
+
 def test_lines_of_one_value() -> None:
     at = np.array([0, 7, 3])
     for dtype in ("uint8", "float16", "float32", "float64", "complex128"):

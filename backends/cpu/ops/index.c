@@ -532,6 +532,33 @@ static tn_status gather_line(const gather_job *g, char *out, const char *self, c
     return s.st;
 }
 
+/* Lines of a few elements, one after the other: a call for each would take longer than the line. */
+enum { SHORT_LINE = 16 };
+static inline tn_status gather_short(const gather_job *g, int64_t item, int64_t begin,
+                                     int64_t end) {
+    const places *p = &g->p;
+    const int64_t *next = p->outer.step[0];
+    for (int64_t r = begin; r < end; r++) {
+        const char *self = p->self + r * next[0], *index = p->index + r * next[2];
+        char *out = p->src + r * next[1];
+        for (int64_t l = 0; l < p->last; l++) {
+            int64_t i = index_load(index + l * p->last_step[2], 0);
+            if ((uint64_t)i >= (uint64_t)g->size) return TN_E_INDEX;
+            memcpy(out + l * p->last_step[1], self + l * p->last_step[0] + i * p->step[0],
+                   (size_t)item);
+        }
+    }
+    return TN_OK;
+}
+
+static tn_status gather_short_4(void *arg, int64_t begin, int64_t end) {
+    return gather_short(arg, 4, begin, end);
+}
+
+static tn_status gather_short_8(void *arg, int64_t begin, int64_t end) {
+    return gather_short(arg, 8, begin, end);
+}
+
 static tn_status gather_range(void *arg, int64_t begin, int64_t end) {
     const gather_job *g = arg;
     const places *p = &g->p;
@@ -559,7 +586,12 @@ static tn_status gather_any(const tn_call *call, const void *args) {
     g.check = !g.p.is32 && g.p.last_step[2] == 8;
     tn_status st = g.check ? TN_OK : check_places(call, a->index, g.size, a->dim);
     if (st != TN_OK) return st;
-    st = cpu_parallel(g.p.outer.numel * g.p.n, GRAIN_BYTES / (g.p.last * 8) + 1, gather_range, &g);
+    cpu_body lines = gather_range;
+    if (!g.p.is32 && g.p.last < SHORT_LINE && g.p.n == 1 && g.p.outer.ndim == 1) {
+        if (g.item == 4) lines = gather_short_4;
+        if (g.item == 8) lines = gather_short_8;
+    }
+    st = cpu_parallel(g.p.outer.numel * g.p.n, GRAIN_BYTES / (g.p.last * 8) + 1, lines, &g);
     return st == TN_E_INDEX ? check_places(call, a->index, g.size, a->dim) : st;
 }
 

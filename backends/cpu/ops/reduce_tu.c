@@ -405,11 +405,13 @@ static tn_status reduce_all(const tn_plan *p, const red_op *op, const A *centers
         op->clear(results, j.kept.count);
         return TN_OK;
     }
-    /* Short rows are columns, too: neighbouring results are worked on at once. */
+    /* Rows shorter than a vector are columns, too: neighbouring results are worked on at once. */
     bool columns = !(p->reduce_mask & 1) && p->reduce_mask != 0;
     if (j.gone.in[0] == (int64_t)sizeof(T) && j.kept.in[0] != (int64_t)sizeof(T)) columns = false;
     if (j.kept.in[0] == (int64_t)sizeof(T) && j.kept.count > 1) columns = p->reduce_mask != 0;
-    bool short_rows = j.gone.n == 1 && j.gone.count <= 32 && j.kept.size[0] >= 16;
+    bool apart = j.gone.in[0] != (int64_t)sizeof(T);
+    bool short_rows =
+        j.gone.n == 1 && j.gone.count <= (apart ? 32 : FEW_LANES - 1) && j.kept.size[0] >= 16;
     if (!columns && !short_rows) return reduce_lanes(&j, results);
     int64_t times = centers || !columns ? 1 : widen(&j);
     return j.kept.size[0] < 4 ? reduce_lanes(&j, results) : reduce_columns(&j, results, times);
