@@ -303,7 +303,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> 
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """The singular values, descending."""
     _check_driver("svdvals", A, driver)
-    return _ops._linalg_svd(A, False)[1]
+    return _ops._linalg_svdvals(A)
 
 
 def _is_upper(UPLO: str) -> bool:
@@ -321,7 +321,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> linalg_eigh:
 @_writes_out
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of symmetric matrices, ascending."""
-    return _ops._linalg_eigh(A, _is_upper(UPLO))[0]
+    return _ops._linalg_eigvalsh(A, _is_upper(UPLO))
 
 
 @_writes_out_as

@@ -232,16 +232,18 @@ static int qr_of(const job *j, int64_t i, char *room) {
 static int svd_of(const job *j, int64_t i, char *room) {
     int m = j->m, n = j->n, k = least(m, n), info = 0;
     int rows = j->full ? n : k, cols = j->full ? m : k;
+    const bool vectors = j->out[0] != NULL;
     int *iwork = (int *)(void *)room;
-    T *a = (T *)(void *)(room + 32 * (size_t)k), *u = a + area(m, n), *vh = u + area(m, cols);
-    T *work = vh + area(rows, n);
+    T *a = (T *)(void *)(room + 32 * (size_t)k), *u = a + area(m, n);
+    T *vh = u + (vectors ? area(m, cols) : 0), *work = vh + (vectors ? area(rows, n) : 0);
     R *rwork = (R *)(void *)(work + j->lwork);
     (void)rwork;
     transpose(j->a + i * area(m, n), m, n, a);
     if (!finite(a, area(m, n))) return NOT_FINITE;
     LAPACK(gesdd)
-    (j->full ? "A" : "S", &m, &n, a, &m, j->real + i * k, u, &m, vh, &rows, work, &j->lwork,
+    (j->vectors, &m, &n, a, &m, j->real + i * k, u, &m, vh, &rows, work, &j->lwork,
      COMPLEX_ONLY(rwork) iwork, &info, 1);
+    if (!vectors) return info;
     transpose(u, cols, m, j->out[0] + i * area(m, cols));
     transpose(vh, n, rows, j->out[2] + i * area(rows, n));
     return info;
@@ -256,9 +258,9 @@ static int eigh_of(const job *j, int64_t i, char *room) {
     transpose(j->a + i * area(n, n), n, n, a);
     if (!finite(a, area(n, n))) return NOT_FINITE;
     LAPACK(syevd)
-    ("V", j->upper ? "U" : "L", &n, a, &n, j->real + i * n, work, &j->lwork,
+    (j->vectors, j->upper ? "U" : "L", &n, a, &n, j->real + i * n, work, &j->lwork,
      COMPLEX_ONLY(rwork, &j->lrwork) iwork, &liwork, &info, 1, 1);
-    transpose(a, n, n, j->out[0] + i * area(n, n));
+    if (j->out[0]) transpose(a, n, n, j->out[0] + i * area(n, n));
     return info;
 }
 
@@ -293,11 +295,11 @@ static int getri_work(int n) {
     return elements(answer);
 }
 
-static int gesdd_work(int m, int n, bool full) {
-    int query = -1, info, cols = full ? n : least(m, n);
+static int gesdd_work(int m, int n, const char *vectors) {
+    int query = -1, info, cols = *vectors == 'A' ? n : least(m, n);
     T answer = 0;
     LAPACK(gesdd)
-    (full ? "A" : "S", &m, &n, NULL, &m, NULL, NULL, &m, NULL, &cols, &answer, &query,
+    (vectors, &m, &n, NULL, &m, NULL, NULL, &m, NULL, &cols, &answer, &query,
      COMPLEX_ONLY(NULL) NULL, &info, 1);
     return elements(answer);
 }
@@ -363,7 +365,7 @@ static tn_status cofactors(const tn_call *call, const void *args) {
     if (st || a->out->numel == 0) return st;
     j.failure = "The singular values did not converge (error code: ";
     j.ending = ").";
-    j.lwork = most(getri_work(j.n), gesdd_work(j.n, j.n, true));
+    j.lwork = most(getri_work(j.n), gesdd_work(j.n, j.n, "A"));
     j.lrwork = j.n + gesdd_real(j.n, j.n);
     return run(call, &j, 32 * (int64_t)j.n + bytes(4 * area(j.n, j.n)), a->A->ndim > 2);
 }
@@ -424,11 +426,24 @@ static tn_status qr(const tn_call *call, const void *args) {
     return run(call, &j, bytes(area(j.m, most(j.m, j.n)) + k), false);
 }
 
+static tn_status svd_job(const tn_call *call, const tn_view *x, job *j) {
+    j->failure = "The algorithm failed to converge because the input matrix is ill-conditioned or "
+                 "has too many repeated singular values (error code: ";
+    j->ending = ").";
+    int k = least(j->m, j->n);
+    int64_t vectors = j->full ? area(j->m, j->m) + area(j->n, j->n) : area(j->m, k) + area(k, j->n);
+    j->lwork = gesdd_work(j->m, j->n, j->vectors);
+    j->lrwork = gesdd_real(j->m, j->n);
+    if (!j->out[0]) vectors = 0;
+    return run(call, j, 32 * (int64_t)k + bytes(area(j->m, j->n) + vectors), x->ndim > 2);
+}
+
 static tn_status svd(const tn_call *call, const void *args) {
     const tn__linalg_svd_args *a = args;
     job j = {.one = svd_of,
              .name = "linalg.svd",
              .full = a->full_matrices != 0,
+             .vectors = a->full_matrices ? "A" : "S",
              .out = {a->U->data, NULL, a->Vh->data},
              .real = a->S->data};
     tn_status st = prepare(call, &j, a->A, NULL);
@@ -440,32 +455,47 @@ static tn_status svd(const tn_call *call, const void *args) {
         }
         return TN_OK;
     }
-    j.failure = "The algorithm failed to converge because the input matrix is ill-conditioned or "
-                "has too many repeated singular values (error code: ";
-    j.ending = ").";
-    int k = least(j.m, j.n);
-    int64_t vectors = j.full ? area(j.m, j.m) + area(j.n, j.n) : area(j.m, k) + area(k, j.n);
-    j.lwork = gesdd_work(j.m, j.n, j.full);
-    j.lrwork = gesdd_real(j.m, j.n);
-    return run(call, &j, 32 * (int64_t)k + bytes(area(j.m, j.n) + vectors), a->A->ndim > 2);
+    return svd_job(call, a->A, &j);
+}
+
+static tn_status svdvals(const tn_call *call, const void *args) {
+    const tn__linalg_svdvals_args *a = args;
+    job j = {.one = svd_of, .name = "linalg.svdvals", .vectors = "N", .real = a->out->data};
+    tn_status st = prepare(call, &j, a->A, NULL);
+    return st || a->A->numel == 0 ? st : svd_job(call, a->A, &j);
+}
+
+static tn_status eigh_job(const tn_call *call, const tn_view *x, job *j) {
+    tn_status st = prepare(call, j, x, NULL);
+    if (st || x->numel == 0) return st;
+    j->failure = "The algorithm failed to converge because the input matrix is ill-conditioned or "
+                 "has too many repeated eigenvalues (error code: ";
+    j->ending = ").";
+    int need = 1 + 6 * j->n + 2 * j->n * j->n; /* of real numbers */
+    j->lwork = TMPL_IS_COMPLEX ? 2 * j->n + j->n * j->n : need;
+    j->lrwork = TMPL_IS_COMPLEX ? need : 0;
+    return run(call, j, 24 * (int64_t)(j->n + 1) + bytes(area(j->n, j->n)), x->ndim > 2);
 }
 
 static tn_status eigh(const tn_call *call, const void *args) {
     const tn__linalg_eigh_args *a = args;
     job j = {.one = eigh_of,
              .name = "linalg.eigh",
+             .vectors = "V",
              .upper = a->upper != 0,
              .out = {a->eigenvectors->data},
              .real = a->eigenvalues->data};
-    tn_status st = prepare(call, &j, a->A, NULL);
-    if (st || a->A->numel == 0) return st;
-    j.failure = "The algorithm failed to converge because the input matrix is ill-conditioned or "
-                "has too many repeated eigenvalues (error code: ";
-    j.ending = ").";
-    int need = 1 + 6 * j.n + 2 * j.n * j.n; /* of real numbers */
-    j.lwork = TMPL_IS_COMPLEX ? 2 * j.n + j.n * j.n : need;
-    j.lrwork = TMPL_IS_COMPLEX ? need : 0;
-    return run(call, &j, 24 * (int64_t)(j.n + 1) + bytes(area(j.n, j.n)), a->A->ndim > 2);
+    return eigh_job(call, a->A, &j);
+}
+
+static tn_status eigvalsh(const tn_call *call, const void *args) {
+    const tn__linalg_eigvalsh_args *a = args;
+    job j = {.one = eigh_of,
+             .name = "linalg.eigvalsh",
+             .vectors = "N",
+             .upper = a->upper != 0,
+             .real = a->out->data};
+    return eigh_job(call, a->A, &j);
 }
 
 static tn_status least_squares(const tn_call *call, const void *args) {
@@ -510,7 +540,9 @@ static const tn_kernel_row rows[] = {
     ROW(_linalg_solve_triangular, solve_triangular),
     ROW(_linalg_qr, qr),
     ROW(_linalg_svd, svd),
+    ROW(_linalg_svdvals, svdvals),
     ROW(_linalg_eigh, eigh),
+    ROW(_linalg_eigvalsh, eigvalsh),
     ROW(_linalg_lstsq, least_squares),
 };
 const cpu_rows TN_(cpu_lapack_rows) = CPU_ROWS_OF(rows);

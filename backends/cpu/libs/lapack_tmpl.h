@@ -70,6 +70,7 @@ struct job {
     const char *failure; /* what a result code means; NULL: never an error */
     const char *ending;  /* what follows the code in the message; NULL: it has none */
     const char *name;
+    const char *vectors; /* LAPACK's word for which of them are computed */
     int64_t batch;
     int m, n, k; /* a is (m, n); k: columns of b */
     const T *a, *b;
