@@ -333,7 +333,7 @@ def eig(A: Tensor) -> linalg_eig:
 @_writes_out_as
 def eigvals(A: Tensor) -> Tensor:
     """The complex eigenvalues of square matrices."""
-    return _ops._linalg_eig(A)[0]
+    return _ops._linalg_eigvals(A)
 
 
 def _lu(A: Tensor, pivot: bool, check: bool) -> linalg_lu_factor_ex:

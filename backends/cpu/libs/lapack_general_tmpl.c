@@ -177,27 +177,28 @@ static tn_status ldl_solve(const tn_call *call, const void *args) {
  * and its imaginary parts in the next, where the next value is its conjugate. */
 static int eig_of(const job *j, int64_t i, char *room) {
     int n = j->n, info = 0, one = 1;
-    T *a = (T *)(void *)room, *v = a + area(n, n), *work = v + area(n, n);
-    R *rest = (R *)(void *)(work + j->lwork);
-    R *values = j->real + 2 * i * n, *vectors = j->second + 2 * i * area(n, n);
+    T *a = (T *)(void *)room, *v = a + area(n, n), *work = v + (j->second ? area(n, n) : 0);
+    R *rest = (R *)(void *)(work + j->lwork), *values = j->real + 2 * i * n;
     if (!finite(j->a + i * area(n, n), area(n, n))) return NOT_FINITE;
     transpose(j->a + i * area(n, n), n, n, a);
 #if TMPL_IS_COMPLEX
     LAPACK(geev)
-    ("N", "V", &n, a, &n, (T *)(void *)values, NULL, &one, v, &n, work, &j->lwork, rest, &info, 1,
-     1);
-    transpose(v, n, n, (T *)(void *)vectors);
+    ("N", j->vectors, &n, a, &n, (T *)(void *)values, NULL, &one, v, &n, work, &j->lwork, rest,
+     &info, 1, 1);
+    if (j->second) transpose(v, n, n, (T *)(void *)(j->second + 2 * i * area(n, n)));
 #else
     R *im = rest + n;
     LAPACK(geev)
-    ("N", "V", &n, a, &n, rest, im, NULL, &one, v, &n, work, &j->lwork, &info, 1, 1);
+    ("N", j->vectors, &n, a, &n, rest, im, NULL, &one, v, &n, work, &j->lwork, &info, 1, 1);
     for (int64_t c = 0; c < n; c++) {
-        bool first = im[c] > 0, second = im[c] < 0;
-        const T *x = v + (c - second) * n, *y = x + n;
         values[2 * c] = rest[c];
         values[2 * c + 1] = im[c];
+    }
+    for (int64_t c = 0; j->second && c < n; c++) {
+        bool first = im[c] > 0, second = im[c] < 0;
+        const T *x = v + (c - second) * n, *y = x + n;
         for (int64_t r = 0; r < n; r++) {
-            R *to = vectors + 2 * (r * n + c);
+            R *to = j->second + 2 * (i * area(n, n) + r * n + c);
             to[0] = x[r];
             to[1] = first ? y[r] : second ? -y[r] : 0;
         }
@@ -206,33 +207,44 @@ static int eig_of(const job *j, int64_t i, char *room) {
     return info;
 }
 
-static int geev_work(int n) {
+static int geev_work(int n, const char *vectors) {
     int query = -1, info, one = 1;
     T answer = 0;
 #if TMPL_IS_COMPLEX
     R reals = 0; /* is written to */
     LAPACK(geev)
-    ("N", "V", &n, NULL, &n, NULL, NULL, &one, NULL, &n, &answer, &query, &reals, &info, 1, 1);
+    ("N", vectors, &n, NULL, &n, NULL, NULL, &one, NULL, &n, &answer, &query, &reals, &info, 1, 1);
 #else
     LAPACK(geev)
-    ("N", "V", &n, NULL, &n, NULL, NULL, NULL, &one, NULL, &n, &answer, &query, &info, 1, 1);
+    ("N", vectors, &n, NULL, &n, NULL, NULL, NULL, &one, NULL, &n, &answer, &query, &info, 1, 1);
 #endif
     return elements(answer);
+}
+
+static tn_status eig_job(const tn_call *call, const tn_view *x, job *j) {
+    tn_status st = prepare(call, j, x, NULL);
+    if (st || x->numel == 0) return st;
+    j->failure = "The eigenvalues did not converge (error code: ";
+    j->ending = ").";
+    j->lwork = geev_work(j->n, j->vectors);
+    j->lrwork = 2 * j->n;
+    return run(call, j, bytes((j->second ? 2 : 1) * area(j->n, j->n)), x->ndim > 2);
 }
 
 static tn_status eig(const tn_call *call, const void *args) {
     const tn__linalg_eig_args *a = args;
     job j = {.one = eig_of,
              .name = "linalg.eig",
+             .vectors = "V",
              .real = a->eigenvalues->data,
              .second = a->eigenvectors->data};
-    tn_status st = prepare(call, &j, a->A, NULL);
-    if (st || a->A->numel == 0) return st;
-    j.failure = "The eigenvalues did not converge (error code: ";
-    j.ending = ").";
-    j.lwork = geev_work(j.n);
-    j.lrwork = 2 * j.n;
-    return run(call, &j, bytes(2 * area(j.n, j.n)), a->A->ndim > 2);
+    return eig_job(call, a->A, &j);
+}
+
+static tn_status eigvals(const tn_call *call, const void *args) {
+    const tn__linalg_eigvals_args *a = args;
+    job j = {.one = eig_of, .name = "linalg.eigvals", .vectors = "N", .real = a->out->data};
+    return eig_job(call, a->A, &j);
 }
 
 /* ---- Exponential -------------------------------------------------------------------------------*/
@@ -392,6 +404,7 @@ static tn_status matrix_exp(const tn_call *call, const void *args) {
 
 static const tn_kernel_row rows[] = {
     ROW(_linalg_lu_factor, lu_factor), ROW(geqrf, reflections), ROW(_linalg_ldl_factor, ldl_factor),
-    ROW(_linalg_ldl_solve, ldl_solve), ROW(_linalg_eig, eig),   ROW(matrix_exp, matrix_exp),
+    ROW(_linalg_ldl_solve, ldl_solve), ROW(_linalg_eig, eig),   ROW(_linalg_eigvals, eigvals),
+    ROW(matrix_exp, matrix_exp),
 };
 const cpu_rows TN_(cpu_lapack_general_rows) = CPU_ROWS_OF(rows);
