@@ -3,6 +3,7 @@
  * the shape of the matrix. */
 #include <math.h>
 
+#include <tenon/args_eigen.h>
 #include <tenon/args_linalg.h>
 #include <tenon/ops_compare.h>
 #include <tenon/ops_create.h>
@@ -12,6 +13,7 @@
 #include <tenon/ops_shape.h>
 
 #include "infer_priv.h"
+#include "op_eigen.h"
 #include "op_linalg.h"
 #include "scope_priv.h"
 

@@ -5,6 +5,7 @@
  * divided by a power of two, squared as often.
  *
  * family: lapack_general; types: f32 f64 c64 c128 */
+#include <tenon/args_eigen.h>
 #include <tenon/args_linalg.h>
 
 #include "lapack_tmpl.h"

@@ -7,6 +7,7 @@
  * transposed copies.
  *
  * family: lapack; types: f32 f64 c64 c128 */
+#include <tenon/args_eigen.h>
 #include <tenon/args_linalg.h>
 
 #include "lapack_tmpl.h"
