@@ -126,9 +126,11 @@ tn_status tni_fit(tn_tensor **g, uint64_t word, int32_t ndim, const int64_t *sha
     if (TN_UNLIKELY((*g)->flags & TNI_T_STACK)) return fail_shape(*g, ndim, shape, from, index);
     if (!fits(*g, ndim, shape)) TN_TRY(unbroadcast(g, ndim, shape, from, index));
     if (TN_UNLIKELY(((*g)->v.word ^ word) & TN_W_ALIKE)) {
-        if (tn_dtype_category(tn_view_dtype(&(*g)->v)) < TN_CAT_FLOAT)
+        int32_t have = tn_view_dtype(&(*g)->v);
+        if (tn_dtype_category(have) < TN_CAT_FLOAT &&
+            tn_dtype_category((int32_t)(word & TN_W_DTYPE)) == TN_CAT_COMPLEX)
             return tn_fail(TN_E_STATE, -1, "gradients must be floating point or complex, got %s",
-                           tni_type_text(tn_view_dtype(&(*g)->v)));
+                           tni_type_text(have));
         TN_TRY(convert(g, word));
     }
     return TN_OK;
