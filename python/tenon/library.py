@@ -167,6 +167,12 @@ class CustomOpDef:
                     v for n, v in zip(self._names, values, strict=True) if n in self._written
                 ]
                 return vmap.run_own(self._qualname, self._by_position, self._vmap, values, written)
+        if "tenon.distributed.tensor._dispatch" in sys.modules and _C._disable_overrides(0) == 0:
+            from tenon.distributed.tensor import _dispatch
+
+            found = _dispatch.run_own(self, self._qualname, args, kwargs)
+            if found is not NotImplemented:
+                return found
         return self._by_position(*values)
 
     def _by_position(self, *values: Any) -> Any:

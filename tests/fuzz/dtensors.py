@@ -27,6 +27,8 @@ ONE = (
     "x.mean({d}) * 2 + x.mean({d})", "x.mean(0) * x[0]", "x.prod({d})", "x.view(x.shape)",
     "F.avg_pool1d(x, 1) * 2", "F.normalize(x, dim={d})", "x.T @ x", "x.max() - x.min()",
     "x.count_nonzero({d}) * x.sum({d})", "F.one_hot(x.abs().long(), 4).double() * 1.5",
+    "x.clone().cumsum_({d})", "x.clone().scatter_({d}, x.argsort({d}), x)", "x.norm(3) + x",
+    "x.clone().unsqueeze_({d})", "F.softmin(x, {d})", "torch.ones_like(x.sum({d})) * 2",
 )  # fmt: skip
 TWO = (
     "x @ y.mT", "x + y", "x * y[:1]", "torch.einsum('ij,kj->ik', x, y)", "F.mse_loss(x, y) * x",

@@ -37,6 +37,15 @@ def close(got: torch.Tensor, want: torch.Tensor, what: str) -> None:
     )
 
 
+def refused(kind: type, text: str, call) -> None:
+    try:
+        call()
+    except kind as err:
+        assert text in str(err), err
+    else:
+        raise AssertionError(f"nothing was said of {text!r}")
+
+
 def compare(what: str, fn, *shapes: tuple[int, ...]) -> None:
     """fn of DTensors in every layout is fn of the plain tensors, and so are its gradients."""
     plain = [numbers(*s).requires_grad_() for s in shapes]
@@ -260,6 +269,165 @@ def check_in_place() -> None:
         close(dropped.full_tensor(), F.dropout(d.full_tensor(), 0.4), "dropout")
 
 
+def check_written() -> None:
+    """In-place forms of what has a rule write to parts as they lie."""
+    index = torch.tensor([[0, 2, 1], [3, 1, 0]])
+    forms = {
+        "cumsum_": lambda x, i: x.cumsum_(1), "cumprod_": lambda x, i: x.cumprod_(0),
+        "scatter_": lambda x, i: x.scatter_(0, i, 7.0), "tril_": lambda x, i: x.tril_(),
+        "scatter_add_": lambda x, i: x.scatter_add_(0, i, x[:2] * 1),
+        "eq_": lambda x, i: x.eq_(x), "index_fill_": lambda x, i: x.index_fill_(0, i[0, :2], 2.0),
+    }  # fmt: skip
+    for (name, form), q in itertools.product(forms.items(), layouts(2)):
+        want, d = numbers(4, 3), distribute_tensor(numbers(4, 3), MESH, q)
+        form(want, index)
+        assert form(d, distribute_tensor(index, MESH)) is d and d.placements == q
+        close(d.full_tensor(), want, f"{name} of {q}")
+    turned = {
+        "squeeze_": lambda x: x.squeeze_(), "unsqueeze_": lambda x: x.unsqueeze_(-1),
+        "transpose_": lambda x: x.transpose_(0, -1), "squeeze_(1)": lambda x: x.squeeze_(1),
+    }  # fmt: skip
+    for name, form in turned.items():
+        want = form(numbers(3, 1, 2))
+        for dim in (0, 2):
+            d = distribute_tensor(numbers(3, 1, 2), MESH, [Shard(dim)] * MESH.ndim)
+            close(form(d).full_tensor(), want, f"{name} of {dim}")
+        cut = distribute_tensor(numbers(3, 1, 2), MESH, [Shard(1)] * MESH.ndim)
+        if name.startswith("squeeze_"):
+            refused(RuntimeError, "dimension that is cut", lambda f=form, d=cut: f(d))
+    one = distribute_tensor(torch.tensor(2.0), MESH)
+    assert one.squeeze_(0).transpose_(0, 0).full_tensor() == 2
+    weight = distribute_tensor(numbers(4, 3), MESH, [Shard(0)] * MESH.ndim).requires_grad_()
+    torch.manual_seed(2)
+    torch.nn.init.xavier_uniform_(weight)
+    torch.manual_seed(2)
+    want = torch.nn.init.xavier_uniform_(torch.empty(4, 3, dtype=torch.float64))
+    close(weight.full_tensor(), want, "xavier_uniform_")
+    torch.nn.init.constant_(weight, 0.5)
+    assert weight.is_leaf and (weight.full_tensor() == 0.5).all()
+
+
+def check_terms() -> None:
+    """Terms of a sum are added before what is not linear."""
+    terms = numbers(4, 3)
+    for op, whole in (("sum", terms * SIZE), ("avg", terms)):
+        d = DTensor.from_local(terms.clone(), MESH, [Partial(op)] * MESH.ndim)
+        for p in (2, 1, 3, 0.5, float("inf"), "fro"):
+            close(d.norm(p).full_tensor(), whole.norm(p), f"norm {p} of {op}")
+        close(torch.ones_like(d).full_tensor(), torch.ones_like(whole), f"ones_like of {op}")
+        close(torch.full_like(d, 3.0).full_tensor(), whole * 0 + 3, f"full_like of {op}")
+        for kind in ("long", "bool", "short", "byte"):
+            given = d if kind != "byte" else d.abs()
+            want = whole if kind != "byte" else whole.abs()
+            close(getattr(given, kind)().full_tensor(), getattr(want, kind)(), f"{kind} of {op}")
+        close(d.to(torch.int32).full_tensor(), whole.to(torch.int32), f"to of {op}")
+        close(d.sum(0, dtype=torch.int64).full_tensor(), whole.sum(0, dtype=torch.int64), op)
+    for size, p in itertools.product((1, 4), (0.5, 1, 2, -2.0)):
+        plain = (numbers(size) + 9).requires_grad_() if p < 0 else torch.zeros(
+            size, dtype=torch.float64, requires_grad=True)  # fmt: skip
+        x = distribute_tensor(plain.detach(), MESH, [Shard(0)] * MESH.ndim).requires_grad_()
+        torch.linalg.vector_norm(plain, p).backward()
+        torch.linalg.vector_norm(x, p).backward()
+        close(x.grad.full_tensor(), plain.grad, f"gradient of a norm {p} of {size}")
+
+
+def check_functions() -> None:
+    """Functions of Python, which make tensors for themselves; numbers without dimensions."""
+    square = numbers(4, 4) @ numbers(4, 4).T + 5 * torch.eye(4).double()
+    image, one = numbers(2, 4, 6), torch.tensor(3.0).double()
+    made = {
+        "cholesky_inverse": (torch.cholesky_inverse, square), "lu": (torch.linalg.lu, square),
+        "matrix_power": (lambda x: torch.linalg.matrix_power(x, 0), square),
+        "adaptive_max_pool1d": (lambda x: F.adaptive_max_pool1d(x, 3), image),
+        "interpolate": (lambda x: F.interpolate(x, scale_factor=0.6), image),
+        "unique": (lambda x: x.round().unique(dim=1), image),
+        "softmin": (lambda x: F.softmin(x, 1, dtype=torch.float64), image),
+        "broadcast_tensors": (lambda x: torch.broadcast_tensors(x, x[:1]), image),
+        "grouped": (lambda x: F.conv2d(x, torch.ones_like(x)[:, None, :3, :3], groups=2), image),
+        **{f: (lambda x, f=f: getattr(torch, f)(x, 0), one)
+           for f in ("softmax", "cumsum", "logcumsumexp", "argsort", "sort", "squeeze")},
+        "topk": (lambda x: x.topk(1), one), "turned": (lambda x: x.transpose(0, -1), one),
+        "gather": (lambda x: x.gather(0, (x * 0).long()), one),
+    }  # fmt: skip
+    for (name, (fn, plain)), q in itertools.product(made.items(), [*layouts(3), None]):
+        if plain.ndim < 3:
+            q = None if q is None else tuple(
+                p if isinstance(p, Shard) and p.dim < plain.ndim else Replicate() for p in q
+            )  # fmt: skip
+        d = DTensor.from_local(plain / SIZE, MESH, [Partial()] * MESH.ndim) if q is None else (
+            distribute_tensor(plain, MESH, q))  # fmt: skip
+        want, got = fn(plain), fn(d)
+        several = isinstance(want, (tuple, list))
+        assert not several or type(got) is type(want), name
+        for w, g in zip(want, got) if several else [(want, got)]:
+            assert isinstance(g, DTensor), name
+            close(g.full_tensor(), w, f"{name} of {q}")
+    whole = distribute_tensor(torch.arange(8).view(2, 2, 2), MESH, [Shard(0)] * MESH.ndim)
+    want = torch.baddbmm(*[torch.arange(8).view(2, 2, 2)] * 3, beta=0.2, alpha=0.6)
+    close(torch.baddbmm(whole, whole, whole, beta=0.2, alpha=0.6).full_tensor(), want, "baddbmm")
+    for dim in (5, -4):
+        refused(IndexError, "", lambda d=dim: whole.flatten(d))
+        refused(IndexError, "", lambda d=dim: whole.unsqueeze(2 * d))
+        refused(IndexError, "", lambda d=dim: whole.squeeze(d))
+    refused(RuntimeError, "got mixed", lambda: F.cosine_embedding_loss(whole, numbers(2, 2), one))
+
+
+def check_rules_of_programs() -> None:
+    """register_sharding, and what is exchanged then."""
+    from torch.distributed.tensor.debug import CommDebugMode
+    from torch.distributed.tensor.experimental import register_sharding
+
+    c10d = torch.ops.c10d_functional
+    calls = []
+
+    @torch.library.custom_op("ours::rowwise", mutates_args=())
+    def rowwise(x: torch.Tensor, y: torch.Tensor, times: float) -> torch.Tensor:
+        calls.append(tuple(x.shape))
+        return x.cumsum(1) * times + y
+
+    @register_sharding(torch.ops.ours.rowwise.default)
+    def layouts_of_rowwise(x, y, times):
+        assert times == 2.0 and tuple(x.shape) == (8, 3)
+        whole = ([Replicate()], [Replicate(), Replicate(), None])
+        return [whole, ([Shard(0)], [Shard(0), Shard(0), None])]
+
+    for p, q in itertools.product(layouts(2), repeat=2):
+        x, y = distribute_tensor(numbers(8, 3), MESH, p), distribute_tensor(numbers(8, 3), MESH, q)
+        with CommDebugMode() as comm:
+            got = torch.ops.ours.rowwise(x, y, 2.0)
+        close(got.full_tensor(), numbers(8, 3).cumsum(1) * 2 + numbers(8, 3), f"rule of {p}, {q}")
+        if p == q == (Shard(0),) * MESH.ndim:
+            assert got.placements == p and calls[-1] != (8, 3)
+            assert not comm.get_comm_counts(), comm.get_comm_counts()
+    close(rowwise(numbers(8, 3), numbers(8, 3), 2.0), got.full_tensor(), "of plain tensors")
+
+    @register_sharding(torch.ops.aten.trunc.default)
+    def layouts_of_trunc(x):
+        return [([Shard(1)], [Shard(1)])]
+
+    cut = distribute_tensor(numbers(8, 4), MESH, [Shard(0)] * MESH.ndim).trunc()
+    assert cut.placements == (Shard(1),) * MESH.ndim
+    close(cut.full_tensor(), numbers(8, 4).trunc(), "trunc")
+
+    @torch.library.custom_op("ours::doubled", mutates_args=("x",))
+    def doubled(x: torch.Tensor) -> None:
+        x.mul_(2)
+
+    register = register_sharding(torch.ops.ours.doubled.default)
+    refused(NotImplementedError, "writes to its arguments", lambda: register(layouts_of_trunc))
+    cut = distribute_tensor(numbers(8, 3), MESH, [Shard(0)] * MESH.ndim)
+    with CommDebugMode() as comm:
+        cut.full_tensor()
+        torch.distributed.all_reduce(torch.ones(1))
+        DTensor.from_local(numbers(8, 3), MESH, [Partial()] * MESH.ndim).full_tensor()
+    counts = comm.get_comm_counts()
+    assert counts[c10d.all_gather_into_tensor] == MESH.ndim
+    assert counts[c10d.all_reduce] == MESH.ndim + 1 and counts[c10d.reduce_scatter_tensor] == 0
+    before = comm.get_total_counts()
+    cut.full_tensor()
+    assert comm.get_total_counts() == before == 2 * MESH.ndim + 1
+
+
 def check_layouts() -> None:
     whole = numbers(5, 7)
     for p, q in itertools.product(layouts(2), reversed(layouts(2))):
@@ -297,32 +465,24 @@ def check_sources() -> None:
 def check_mistakes() -> None:
     d = distribute_tensor(torch.ones(4, 2), MESH, [Shard(0)] * MESH.ndim)
 
-    def expect(kind, text, call):
-        try:
-            call()
-        except kind as err:
-            assert text in str(err), err
-        else:
-            raise AssertionError(f"nothing was said of {text!r}")
-
-    expect(RuntimeError, "got mixed torch.Tensor and DTensor", lambda: d + torch.ones(4, 2))
-    expect(
+    refused(RuntimeError, "got mixed torch.Tensor and DTensor", lambda: d + torch.ones(4, 2))
+    refused(
         IndexError,
         "the tensor has 2 dimensions",
         lambda: d.redistribute(placements=[Shard(2)] * MESH.ndim),
     )
-    expect(
+    refused(
         ValueError,
         "must have the same length",
         lambda: distribute_tensor(torch.ones(2), MESH, [Shard(0)] * 3),
     )
-    expect(RuntimeError, "to_local() or full_tensor()", lambda: d.numpy())
-    expect(
+    refused(RuntimeError, "to_local() or full_tensor()", lambda: d.numpy())
+    refused(
         ValueError,
         "this rank's part",
         lambda: DTensor.from_local(torch.ones(2), MESH, [Shard(0)] * MESH.ndim, shape=(40,)),
     )
-    expect(
+    refused(
         IndexError,
         "out of the table's 4 rows",
         lambda: F.embedding(distribute_tensor(torch.tensor([4]), MESH), d),

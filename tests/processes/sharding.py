@@ -11,6 +11,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.algorithms.model_averaging.hierarchical_model_averager import (
+    HierarchicalModelAverager,
+)
 from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
@@ -116,6 +119,28 @@ def check_zero_redundancy_optimizer() -> None:
         assert "ranks 0 and 1 have different parameters" in str(err)
     else:
         raise AssertionError("ranks with different parameters were taken")
+
+
+def check_averages_of_groups() -> None:
+    """Groups of one do nothing every second step; all average every fourth one."""
+    model, twins = net(RANK), [net(r) for r in range(SIZE)]
+    for m in (model, *twins):
+        for p in m.parameters():
+            p.grad = torch.zeros_like(p)
+    averager = HierarchicalModelAverager({2: 1, 4: SIZE}, warmup_steps=1)
+    mean = torch.stack([t[0].weight.detach() for t in twins]).mean(0)
+    for step in range(5):
+        averager.average_parameters(model.parameters())
+        close(model[0].weight, mean if step == 4 else twins[RANK][0].weight)
+    assert averager.step == 5
+    wrongs = {"must not be empty": {}, "positive": {0: SIZE}, "last value": {2: SIZE + 1}}
+    for text, wrong in wrongs.items():
+        try:
+            HierarchicalModelAverager(wrong)
+        except ValueError as err:
+            assert text in str(err)
+        else:
+            raise AssertionError(f"nothing was said of {wrong}")
 
 
 def check_local_steps_with_averages() -> None:

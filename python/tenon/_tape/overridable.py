@@ -2,7 +2,8 @@
 
 Operators ask the classes of their arguments by themselves; a function of Python that is made of
 several would show them its parts. What the package's own classes do is said operator by operator,
-so that only classes of programs are asked here, and those of ours with `takes_whole_functions`.
+so that only classes of programs are asked here, and those of ours with `takes_whole_functions`;
+`takes_operators`: but for functions that are little more than one operator.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def seen_by_modes(function: Callable[..., Any]) -> Callable[..., Any]:
 def asked(public: Any, tensors: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
     """What the classes of programs among the tensors make of a call; NotImplemented where there are
     none. For functions that are called too often for overridable()."""
-    relevant = _askable(tensors)
+    relevant = [t for t in _askable(tensors) if not getattr(type(t), "takes_operators", False)]
     if not relevant or _C._disable_overrides(0) != 0:
         return NotImplemented
     from tenon.overrides import handle_torch_function

@@ -77,6 +77,7 @@ from tenon.distributed._groups import (
     new_group,
     new_subgroups,
     new_subgroups_by_enumeration,
+    split_group,
 )
 from tenon.distributed._objects import (
     all_gather_object,
@@ -87,9 +88,11 @@ from tenon.distributed._objects import (
     send_object_list,
 )
 from tenon.distributed._store import FileStore, HashStore, PrefixStore, Store, TCPStore
+from tenon.distributed._watch import watch
 from tenon.distributed.constants import default_pg_timeout
 from tenon.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+watch(globals())
 group = GroupMember
 reduce_op = ReduceOp
 # Names of later releases, and of earlier ones.
@@ -115,7 +118,7 @@ __all__ = [
     "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv",
     "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_single",
     "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
-    "set_debug_level", "set_debug_level_from_env", "supports_complex",
+    "set_debug_level", "set_debug_level_from_env", "split_group", "supports_complex",
 ]  # fmt: skip
 
 

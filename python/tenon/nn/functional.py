@@ -173,7 +173,7 @@ def softmin(
     """
     if dim is None:
         dim = _softmax_dim("softmin", input.dim(), _stacklevel)
-    return _nn.softmin(input, dim, dtype)
+    return _nn.softmin(input, dim, dtype=dtype)
 
 
 def log_softmax(

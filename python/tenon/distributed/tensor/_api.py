@@ -34,6 +34,7 @@ class DTensor(Tensor):
     """
 
     _spec: Spec
+    takes_whole_functions = takes_operators = True
     # The protocol is switched on with the first DTensor.
     __torch_function__ = _C._disabled_torch_function_impl
 
@@ -281,14 +282,25 @@ def _convert(name: str) -> Any:
         args = tuple(a.to_local() if isinstance(a, DTensor) else a for a in args)
         with DisableTorchFunctionSubclass():
             result = plain(self, *args, **kwargs)
-        return make(result, self._spec) if isinstance(result, Tensor) else result
+            if not isinstance(result, Tensor):
+                return result
+            spec = self._spec
+            if self.is_floating_point() and not (
+                result.is_floating_point() or result.is_complex()
+            ):  # terms are added before they are rounded
+                added = [Replicate() if p.is_partial() else p for p in spec.placements]
+                if tuple(added) != spec.placements:
+                    whole = self.redistribute(placements=added)
+                    result, spec = plain(whole, *args, **kwargs), whole._spec
+        return make(result, spec)
 
     method.__name__, method.__doc__ = name, plain.__doc__
     return method
 
 
 for _name in ("to", "cpu", "cuda", "float", "double", "half", "bfloat16", "int", "long", "bool",
-              "type", "type_as", "pin_memory"):  # fmt: skip
+              "byte", "char", "short", "cfloat", "cdouble", "chalf", "type", "type_as",
+              "pin_memory"):  # fmt: skip
     setattr(DTensor, _name, _convert(_name))
 del _name
 
@@ -340,9 +352,11 @@ def _rebuild(local: Tensor, spec: Spec, requires_grad: bool, cls: type) -> DTens
 
 
 def _mesh(given: DeviceMesh | None) -> DeviceMesh:
+    from tenon.distributed.device_mesh import current_mesh, init_device_mesh
+
+    given = current_mesh() if given is None else given
     if given is not None:
         return given
-    from tenon.distributed.device_mesh import init_device_mesh
 
     return init_device_mesh("cpu", (distributed.get_world_size(),))
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._tape.overridable import asks_classes
 from tenon._tensor.called import name_of, writes_first, written_by
 from tenon._tensor.methods import DisableTorchFunctionSubclass
 from tenon.distributed.tensor._redistribute import Layout, Spec, move, redistribute, spread
@@ -72,6 +73,7 @@ EQUAL_PARTS: Any = object()  # as the shape of a plan: a batch of equal parts
 # A rule returns a plan, or None: the whole tensors are needed. A composite returns the result.
 RULES: dict[str, Callable[[Call], Plan | None]] = {}
 COMPOSITES: dict[str, Callable[..., Any]] = {}
+TAKE_PLAIN: set[str] = set()  # functions of Python that take tensors that every process has
 # Operators that work element by element on lists, or on what has one layout.
 _ON_PARTS = frozenset((
     "_adam_", "_sgd_", "_lists_", "_rule_", "_scale_", "_unscale_", "requires_grad_", "detach_",
@@ -79,6 +81,7 @@ _ON_PARTS = frozenset((
     "record_stream",
 ))  # fmt: skip
 _LIKE = frozenset(("zeros_like", "ones_like", "empty_like", "full_like"))
+_VIEWS = frozenset(("squeeze", "unsqueeze", "transpose", "swapaxes", "swapdims", "t"))
 _RANDOM = frozenset((
     "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_", "geometric_",
     "log_normal_",
@@ -172,6 +175,35 @@ def whole_plan(call: Call) -> Plan:
     return Plan([layout] * len(call.tensors), layout, None)  # type: ignore[arg-type]
 
 
+def _fits(call: Call, plan: Plan) -> bool:
+    """Whether the parts of a tensor can be written to as they lie."""
+    target = call.args[0]
+    layouts = (plan.wanted[0], plan.layout)
+    return layouts == (target.placements,) * 2 and plan.shape == target._spec.shape
+
+
+def _view_in_place(call: Call, plan: Plan | None) -> Any:
+    """A tensor takes other dimensions, all of which lie where they lay."""
+    target = call.args[0]
+    if plan is None and not target.ndim:
+        plan = Plan([], target.placements, ())
+    elif plan is None or plan.wanted[0] != target.placements:
+        raise RuntimeError(
+            f"{call.name}_(): a dimension that is cut does not stay so; "
+            f"use {call.name}(), which may move it"
+        )
+    args = call.args
+    if call.name == "squeeze":  # parts may be of one row where the whole is not
+        shape = target._spec.shape
+        given = call.argument(1, "dim", tuple(range(len(shape))))
+        dims = given if isinstance(given, (tuple, list)) else (given,)
+        args = (target, tuple(d for d in dims if not shape or shape[d] == 1))
+    with DisableTorchFunctionSubclass():
+        call.func(*args, **({} if call.name == "squeeze" else call.kwargs))
+    target._spec = Spec(call.mesh, plan.layout, plan.shape)  # type: ignore[arg-type]
+    return target
+
+
 def _execute_whole(call: Call) -> Any:
     """An operator without a rule."""
     if not call.inplace:
@@ -201,14 +233,47 @@ def _no_place(name: str) -> NotImplementedError:
     )
 
 
+def _initial(func: Any) -> bool:
+    """Whether a function gives a tensor its first numbers, of which nothing is recorded."""
+    place = getattr(func, "__module__", None)
+    return name_of(func).startswith("_init_") or place == "tenon.nn.init"
+
+
 def _fill_like_one_process(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Random numbers in place: those that one process with the same seed would draw."""
-    target = args[0]
-    with DisableTorchFunctionSubclass():
+    """Numbers in place, random ones: those that one process with the same seed would draw."""
+    target, recorded = args[0], tenon.is_grad_enabled() and not _initial(func)
+    with DisableTorchFunctionSubclass(), tenon.set_grad_enabled(recorded):
         whole = tenon.empty(target._spec.shape, dtype=target.dtype, device=target.device)
         func(whole, *args[1:], **kwargs)
         Tensor.copy_(target, own_part(whole, target._spec))
     return target
+
+
+def _like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A new tensor of the layout of another one; no terms, as each would count."""
+    first = args[0]
+    layout = tuple(Replicate() if p.is_partial() else p for p in first.placements)
+    with DisableTorchFunctionSubclass():
+        result = func(*args, **kwargs)
+    return _dtensor().leaf(result, first._spec.with_layout(layout), result.requires_grad)
+
+
+def _decomposed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of Python: its operators are called. Tensors that it makes for itself are the
+    same in every process."""
+    tensors: list[Any] = []
+    _mapped((args, kwargs), tensors.append)
+    api = _dtensor()
+    mesh = next(t.device_mesh for t in tensors if isinstance(t, api.DTensor))
+    for t in tensors if name_of(func) not in TAKE_PLAIN else ():
+        _as_dtensor(t, mesh, name_of(func))
+    outer, _modes.inside = getattr(_modes, "inside", None), func
+    try:
+        with implicit_replication():
+            result = func.__wrapped__(*args, **kwargs)
+            return _mapped(result, lambda t: _as_dtensor(t, mesh, name_of(func)))
+    finally:
+        _modes.inside = outer
 
 
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -220,11 +285,11 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return func(*args, **kwargs)
     first = args[0] if args else None
     if name in _LIKE and isinstance(first, api.DTensor):
-        with DisableTorchFunctionSubclass():
-            result = func(*args, **kwargs)
-        return api.leaf(result, first._spec, result.requires_grad)
-    if name in _RANDOM or name.startswith("_init_"):
+        return _like(func, args, kwargs)
+    if name in _RANDOM or (_initial(func) and isinstance(first, api.DTensor)):
         return _fill_like_one_process(func, args, kwargs)
+    if asks_classes(func) and func is not getattr(_modes, "inside", None):
+        return _decomposed(func, args, kwargs)
     if name in COMPOSITES:
         found = COMPOSITES[name](*args, **kwargs)
         if found is not NotImplemented:
@@ -245,7 +310,26 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         plan = _alike(call, rule)
     else:
         plan = rule(call) if rule is not None else None
+    if inplace and call.name in _VIEWS:
+        return _view_in_place(call, plan)
+    if inplace and plan is not None and rule is not _rules.elementwise and not _fits(call, plan):
+        plan = None
     return _execute_whole(call) if plan is None else execute(call, plan)
+
+
+def run_own(op: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of an operator that a program has written in Python, if it has given it a rule."""
+    rule, tensors, api = RULES.get(name), [], _dtensor()
+    if rule is not None:
+        _mapped((args, kwargs), tensors.append)
+    meshes = [t.device_mesh for t in tensors if isinstance(t, api.DTensor)]
+    if rule is None or not meshes:
+        return NotImplemented
+    tensors = [_as_dtensor(t, meshes[0], name) for t in tensors]
+    rest = iter(tensors)
+    args, kwargs = _mapped((args, kwargs), lambda t: next(rest))
+    call = Call(op, name, False, args, kwargs, tensors, meshes[0])
+    return execute(call, rule(call) or whole_plan(call))
 
 
 def _strided(t: Any) -> bool:

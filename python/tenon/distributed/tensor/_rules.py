@@ -218,6 +218,8 @@ def linear(call: Call) -> Plan | None:
 
 
 def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    if not (input.is_floating_point() or input.is_complex()):
+        return NotImplemented  # which counts with whole beta and alpha
     product = tenon.matmul(mat1, mat2)
     return (product if alpha == 1 else product * alpha) + (input if beta == 1 else input * beta)
 
@@ -281,7 +283,8 @@ def total(call: Call) -> Plan | None:
     if dims is None:
         return None
     keep = call.name != "count_nonzero" and _keep(call)
-    return _reduction(call, dims, keep, "sum", call.name == "sum")
+    linear = call.name == "sum" and call.kwargs.get("dtype") is None
+    return _reduction(call, dims, keep, "sum", linear)
 
 
 class _Shared(Function):
@@ -387,10 +390,10 @@ def _vector_norm(
     x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     """Of parts: the norm of their norms."""
-    cut = [d for d, p in enumerate(x.placements) if not p.is_replicate()]
+    cut = [d for d, p in enumerate(x.placements) if p.is_shard()]
     order = 2.0 if ord is None else ord
-    if dim is not None or not cut or isinstance(order, str) or order in (0, -math.inf):
-        return NotImplemented
+    if dim is not None or not cut or isinstance(order, str) or order < 1:
+        return NotImplemented  # parts may be empty, and of zeros
     if any(p.is_partial() for p in x.placements):
         x = x.redistribute(placements=[R if p.is_partial() else p for p in x.placements])
     plain = x if dtype is None else x.to(dtype)
@@ -398,10 +401,11 @@ def _vector_norm(
         local = plain.abs().redistribute(placements=[R] * x.device_mesh.ndim)
         result = local.amax()
     else:
-        local = tenon.linalg.vector_norm(plain.to_local(), order)
-        terms = _from_local(local**order, x, [P if d in cut else R
-                                              for d in range(x.device_mesh.ndim)])  # fmt: skip
-        result = terms.redistribute(placements=[R] * x.device_mesh.ndim) ** (1.0 / order)
+        local = tenon.linalg.vector_norm(plain.to_local(), order).reshape(1)
+        parts = _from_local(local, x, [Shard(0) if d in cut else R
+                                       for d in range(x.device_mesh.ndim)])  # fmt: skip
+        whole = parts.redistribute(placements=[R] * x.device_mesh.ndim)
+        result = tenon.linalg.vector_norm(whole, order)
     return result.reshape([1] * x.ndim) if keepdim else result
 
 

@@ -11,7 +11,7 @@ from tenon import Tensor
 from tenon._tensor.methods import DisableTorchFunctionSubclass
 from tenon.distributed.tensor._dispatch import COMPOSITES, Call, Plan, _mapped
 from tenon.distributed.tensor._rules import R, _transposed, elementwise, rule
-from tenon.distributed.tensor._rules_shape import _free, _kept
+from tenon.distributed.tensor._rules_shape import _dimension, _free, _kept
 from tenon.distributed.tensor.placement_types import Placement, Shard
 
 __all__: list[str] = []
@@ -62,12 +62,6 @@ def index(call: Call) -> Plan | None:
                 touched.append(at)
             at += 1
     return _kept(call, touched, [*order, *range(at, x.ndim)], _shapes(call))
-
-
-def _dimension(call: Call, position: int, default: Any, name: str = "dim") -> int | None:
-    """The dimension that is named, from the front; None: there is no one such."""
-    n, dim = call.tensors[0].ndim, call.argument(position, name, default)
-    return dim % n if type(dim) is int and -n <= dim < n else None
 
 
 @rule("unbind")
@@ -141,6 +135,12 @@ def _narrow(input: Any, dim: int, start: int, length: int) -> Any:
     return _at(input, dim, slice(start, start + length))
 
 
+def _broadcast_tensors(*given: Any) -> Any:
+    tensors = given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
+    shape = tenon.broadcast_shapes(*[t.shape for t in tensors])
+    return tuple(t.expand(shape) for t in tensors)
+
+
 COMPOSITES["tile"] = _tile
 COMPOSITES["hstack"] = COMPOSITES["column_stack"] = _stacked(1, 2)
 COMPOSITES["vstack"] = COMPOSITES["row_stack"] = _stacked(0, 2)
@@ -154,9 +154,7 @@ COMPOSITES["hsplit"] = lambda input, sections: (
 COMPOSITES["vsplit"] = lambda input, sections: input.tensor_split(sections, 0)
 COMPOSITES["expand_as"] = lambda input, other: input.expand(other.shape)
 COMPOSITES["broadcast_to"] = lambda input, *size: input.expand(*size)
-COMPOSITES["broadcast_tensors"] = lambda *tensors: [
-    t.expand(tenon.broadcast_shapes(*[x.shape for x in tensors])) for t in tensors
-]
+COMPOSITES["broadcast_tensors"] = _broadcast_tensors
 COMPOSITES["fliplr"] = lambda input: input.flip(1) if input.ndim > 1 else NotImplemented
 COMPOSITES["flipud"] = lambda input: input.flip(0) if input.ndim else NotImplemented
 
@@ -215,7 +213,9 @@ def picked(call: Call) -> Plan | None:
     dim = None if call.name == "take_along_dim" and call.argument(2, "dim") is None else (
         _dimension(call, 2 if call.name == "take_along_dim" else 1, None))  # fmt: skip
     tensors = [t for t in call.tensors if t.ndim]
-    x = tensors[0]
+    x = call.tensors[0]
+    if not tensors or x is not tensors[0]:
+        return None
     if dim is None or _added(call) or any(t.ndim != x.ndim for t in tensors):
         return None
     columns, layout = [], []

@@ -20,6 +20,12 @@ def _sizes(args: tuple[Any, ...], name: str, call: Call) -> list[int] | None:
     return list(given) if all(type(n) is int for n in given) else None
 
 
+def _dimension(call: Call, position: int, default: Any, name: str = "dim") -> int | None:
+    """The dimension that is named, from the front; None: there is no one such."""
+    n, dim = call.tensors[0].ndim, call.argument(position, name, default)
+    return dim % n if type(dim) is int and -n <= dim < n else None
+
+
 # ---- Views ---------------------------------------------------------------------------------------
 
 
@@ -85,8 +91,9 @@ def view(call: Call) -> Plan | None:
 @rule("flatten")
 def flatten(call: Call) -> Plan | None:
     shape = call.tensors[0]._spec.shape
-    n = max(len(shape), 1)
-    start, end = call.argument(1, "start_dim", 0) % n, call.argument(2, "end_dim", -1) % n
+    start, end = _dimension(call, 1, 0, "start_dim"), _dimension(call, 2, -1, "end_dim")
+    if start is None or end is None or start > end:
+        return None
     merged = math.prod(shape[start : end + 1])
     return _viewed(call, [*shape[:start], merged, *shape[end + 1 :]])
 
@@ -94,10 +101,9 @@ def flatten(call: Call) -> Plan | None:
 @rule("unflatten")
 def unflatten(call: Call) -> Plan | None:
     shape = call.tensors[0]._spec.shape
-    dim, sizes = call.argument(1, "dim"), call.argument(2, "sizes")
-    if not isinstance(dim, int) or not isinstance(sizes, (tuple, list)):
+    dim, sizes = _dimension(call, 1, None), call.argument(2, "sizes")
+    if dim is None or not isinstance(sizes, (tuple, list)):
         return None
-    dim %= len(shape)
     inner = _resolved(list(sizes), shape[dim])
     return None if inner is None else _viewed(call, [*shape[:dim], *inner, *shape[dim + 1 :]])
 
@@ -120,29 +126,37 @@ def _mapped_dims(call: Call, order: list[int | None]) -> Plan:
 
 
 @rule("transpose", "swapaxes", "swapdims")
-def transpose(call: Call) -> Plan:
-    n = call.tensors[0].ndim
-    order: list[Any] = list(range(n))
-    a, b = call.argument(1, "dim0") % n, call.argument(2, "dim1") % n
+def transpose(call: Call) -> Plan | None:
+    order: list[Any] = list(range(call.tensors[0].ndim))
+    a, b = _dimension(call, 1, None, "dim0"), _dimension(call, 2, None, "dim1")
+    if a is None or b is None:
+        return None
     order[a], order[b] = b, a
     return _mapped_dims(call, order)
 
 
 @rule("t")
-def t(call: Call) -> Plan:
+def t(call: Call) -> Plan | None:
+    if call.tensors[0].ndim > 2:
+        return None
     return _mapped_dims(call, list(range(call.tensors[0].ndim))[::-1])
 
 
 @rule("permute")
 def permute(call: Call) -> Plan | None:
-    dims = _sizes(call.args[1:], "dims", call)
-    return None if dims is None else _mapped_dims(call, [d % len(dims) for d in dims])
+    dims, n = _sizes(call.args[1:], "dims", call), call.tensors[0].ndim
+    if dims is None or sorted(d % n for d in dims if -n <= d < n) != list(range(n)):
+        return None
+    return _mapped_dims(call, [d % n for d in dims])
 
 
 @rule("unsqueeze")
-def unsqueeze(call: Call) -> Plan:
+def unsqueeze(call: Call) -> Plan | None:
     order: list[Any] = list(range(call.tensors[0].ndim))
-    order.insert(call.argument(1, "dim") % (len(order) + 1), None)
+    dim, n = call.argument(1, "dim"), len(order) + 1
+    if type(dim) is not int or not -n <= dim < n:
+        return None
+    order.insert(dim % n, None)
     return _mapped_dims(call, order)
 
 
@@ -151,7 +165,9 @@ def squeeze(call: Call) -> Plan | None:
     x = call.tensors[0]
     given = call.argument(1, "dim")
     dims = range(x.ndim) if given is None else [given] if isinstance(given, int) else given
-    gone = {d % x.ndim for d in dims if x._spec.shape[d] == 1} if x.ndim else set()
+    if any(type(d) is not int or not -x.ndim <= d < x.ndim for d in dims):
+        return None
+    gone = {d % x.ndim for d in dims if x._spec.shape[d] == 1}
     if any(isinstance(p, Shard) and p.dim in gone for p in x.placements):
         return None
     plan = _mapped_dims(call, [d for d in range(x.ndim) if d not in gone])
@@ -194,13 +210,12 @@ def _free(call: Call, dims: list[int], shape: Any, which: int = 0) -> Plan:
 
 @rule("split", "chunk", "split_with_sizes")
 def pieces(call: Call) -> Plan | None:
-    x = call.tensors[0]
-    dim = call.argument(2, "dim", 0) % x.ndim
+    x, dim = call.tensors[0], _dimension(call, 2, 0)
     given = call.argument(1, "split_size_or_sections", call.kwargs.get("split_size"))
     given = call.kwargs.get("chunks", given)
-    size = x._spec.shape[dim]
-    if given is None:
+    if given is None or dim is None:
         return None
+    size = x._spec.shape[dim]
     if call.name == "chunk":
         step = max(-(-size // given), 1)
         sizes = [min(step, size - i) for i in range(0, size, step)] or [0] * given
@@ -215,11 +230,9 @@ def pieces(call: Call) -> Plan | None:
 
 @rule("cat", "concat", "concatenate")
 def cat(call: Call) -> Plan | None:
-    dim = call.argument(1, "dim", 0)
-    first = call.tensors[0]
-    if any(x.ndim != first.ndim for x in call.tensors):
+    dim, first = _dimension(call, 1, 0), call.tensors[0]
+    if dim is None or any(x.ndim != first.ndim for x in call.tensors):
         return None
-    dim %= first.ndim
     layout = tuple(
         R if p.is_partial() or (isinstance(p, Shard) and p.dim == dim) else p
         for p in first.placements
@@ -231,8 +244,11 @@ def cat(call: Call) -> Plan | None:
 
 @rule("stack")
 def stack(call: Call) -> Plan | None:
-    first = call.tensors[0]
-    dim = call.argument(1, "dim", 0) % (first.ndim + 1)
+    first, dim = call.tensors[0], call.argument(1, "dim", 0)
+    n = first.ndim + 1
+    if type(dim) is not int or not -n <= dim < n:
+        return None
+    dim %= n
     layout = tuple(R if p.is_partial() else p for p in first.placements)
     got = tuple(Shard(p.dim + (p.dim >= dim)) if isinstance(p, Shard) else p for p in layout)
     shape = list(first._spec.shape)
@@ -245,28 +261,28 @@ def stack(call: Call) -> Plan | None:
 
 @rule("softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "normalize", "softmin")
 def along_one(call: Call) -> Plan | None:
-    x, dim = call.tensors[0], call.argument(1, "dim")
-    if not isinstance(dim, int) or len(call.tensors) > 1:
-        return None
-    return _free(call, [dim % x.ndim], x._spec.shape)
+    x, dim = call.tensors[0], _dimension(call, 1, None)
+    return None if dim is None or len(call.tensors) > 1 else _free(call, [dim], x._spec.shape)
 
 
 @rule("flip")
 def flip(call: Call) -> Plan | None:
     dims, x = _sizes(call.args[1:], "dims", call), call.tensors[0]
-    return None if dims is None else _free(call, [d % x.ndim for d in dims], x._spec.shape)
+    if dims is None or any(not -x.ndim <= d < x.ndim for d in dims):
+        return None
+    return _free(call, [d % x.ndim for d in dims], x._spec.shape)
 
 
 @rule("sort", "topk")
 def ordered(call: Call) -> Plan | None:
     x = call.tensors[0]
-    dim = call.argument(2 if call.name == "topk" else 1, "dim", -1)
-    if type(dim) is not int:
+    dim = _dimension(call, 2 if call.name == "topk" else 1, -1)
+    if dim is None:
         return None
     shape = list(x._spec.shape)
     if call.name == "topk":
         shape[dim] = call.argument(1, "k")
-    return _free(call, [dim % x.ndim], [tuple(shape)] * 2)
+    return _free(call, [dim], [tuple(shape)] * 2)
 
 
 @rule("layer_norm", "rms_norm")
@@ -285,6 +301,8 @@ def embedding(call: Call) -> Plan | None:
     first_is_index = not call.tensors[0].dtype.is_floating_point
     index, table = call.tensors if first_is_index else call.tensors[::-1]
     if call.argument(2, "padding_idx") not in (None, -1) or table.ndim != 2:
+        return None
+    if index.dtype.is_floating_point or not table.dtype.is_floating_point:
         return None
     columns, layout = [], []
     rows_cut = False
@@ -325,9 +343,10 @@ def embedding(call: Call) -> Plan | None:
       "adaptive_avg_pool1d", "adaptive_avg_pool2d", "interpolate", "group_norm", "instance_norm",
       "pixel_shuffle")  # fmt: skip
 def by_sample(call: Call) -> Plan | None:
-    """Samples of a batch are independent."""
-    x = call.tensors[0]
-    if x.ndim < 3 or not any(p.is_shard(0) for p in x.placements) or not _even(x):
+    """Samples of a batch are independent. Without a batch, dimension 0 are channels."""
+    x, spatial = call.tensors[0], call.name[-2:]
+    least = int(spatial[0]) + 2 if spatial in ("1d", "2d", "3d") else 3
+    if x.ndim < least or not any(p.is_shard(0) for p in x.placements) or not _even(x):
         return None
     layout = tuple(p if p.is_shard(0) else R for p in x.placements)
     whole = (Replicate(),) * call.mesh.ndim

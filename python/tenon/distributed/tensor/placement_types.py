@@ -88,6 +88,9 @@ class _StridedShard(Shard):
     def __repr__(self) -> str:
         return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
 
+    def __str__(self) -> str:
+        return f"_S({self.dim}, {self.split_factor})"
+
 
 def cut_order(placements: Sequence[Placement]) -> list[int]:
     """The dimensions of the mesh in the order in which they cut: as they stand, but for those that

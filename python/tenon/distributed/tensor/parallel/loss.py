@@ -16,12 +16,15 @@ __all__ = ["loss_parallel"]
 def loss_parallel() -> Iterator[None]:
     """Inside it cross_entropy and log_softmax leave classes where they are."""
     before = dict(_dispatch.COMPOSITES)
+    plain = set(_dispatch.TAKE_PLAIN)
     _dispatch.COMPOSITES.update(cross_entropy=_cross_entropy, log_softmax=_log_softmax)
+    _dispatch.TAKE_PLAIN.add("cross_entropy")  # targets
     try:
         yield
     finally:
         _dispatch.COMPOSITES.clear()
         _dispatch.COMPOSITES.update(before)
+        _dispatch.TAKE_PLAIN.intersection_update(plain)
 
 
 def _whole(x: Any) -> Any:
