@@ -296,6 +296,55 @@ def check_meshes() -> None:
     dist.all_reduce(t, group=flat.get_group())
     assert t.item() == SIZE
 
+    assert mesh["rows_columns"] is flat and mesh._flatten() is flat
+    expect(ValueError, "there already", lambda: mesh["columns"]._flatten("rows_columns"))
+    both = dist.DeviceMesh._concatenate([mesh["columns"], mesh["rows"]])
+    assert both.mesh_dim_names == ("columns", "rows") and both.shape == (1, SIZE)
+    expect(ValueError, "of one mesh", lambda: dist.DeviceMesh._concatenate([mesh["rows"], small]))
+    cut = mesh["rows"]._unflatten("rows", (1, SIZE), ("outer", "inner"))
+    assert cut.mesh_dim_names == ("outer", "inner") and cut.get_coordinate() == (0, RANK)
+    t = torch.full((1,), RANK + 1.0)
+    dist.all_reduce(t, group=cut.get_group("outer"))
+    dist.all_reduce(t, group=cut.get_group("inner"))
+    assert t.item() == SIZE * (SIZE + 1) / 2
+    expect(ValueError, "are not the", lambda: mesh._unflatten(0, (SIZE, 2), ("a", "b")))
+    with mesh as entered:
+        assert entered is mesh and distribute_tensor(torch.ones(2)).device_mesh is mesh
+    assert distribute_tensor(torch.ones(2)).device_mesh.ndim == 1
+
+
+def check_divided_groups() -> None:
+    own = dist.split_group(split_ranks=[list(RANKS)[1:], [0]])
+    t = torch.ones(1)
+    dist.all_reduce(t, group=own)
+    assert t.item() == (1 if RANK == 0 else SIZE - 1) and own.bound_device_id is None
+    again = dist.split_group(own, [[own.size() - 1]])
+    last = dist.get_process_group_ranks(own)[-1] == RANK
+    assert (dist.get_process_group_ranks(again) == [RANK]) if last else (
+        again is dist.GroupMember.NON_GROUP_MEMBER)  # fmt: skip
+    for wrong in ([[0, SIZE]], [[0], [0]], []):
+        expect(ValueError, "split_group", lambda w=wrong: dist.split_group(split_ranks=w))
+
+
+def check_functional_lists() -> None:
+    import torch.distributed._functional_collectives as funcol
+
+    ours, sizes = [torch.full((n,), RANK + 1.0) for n in (SIZE, 2 * SIZE)], (SIZE, 2 * SIZE)
+    each = [np.concatenate([np.full(n, r + 1.0) for r in RANKS]) for n in sizes]
+    for got, want in zip(funcol.all_gather_into_tensor_coalesced(ours, dist.group.WORLD), each):
+        same(got, want)
+    total = SIZE * (SIZE + 1) / 2
+    for got, n in zip(funcol.reduce_scatter_tensor_coalesced(
+            ours, "sum", [0, 0], dist.group.WORLD), (1, 2)):  # fmt: skip
+        same(got, np.full(n, total))
+    got, peer = torch.empty(1), (RANK + 1) % SIZE
+    work = dist.P2POp(dist.isend, torch.full((1,), 1.0 * RANK), group_peer=peer)
+    assert work.peer == peer
+    come = dist.P2POp(dist.irecv, got, group_peer=(RANK - 1) % SIZE)
+    for w in dist.batch_isend_irecv([work, come]):
+        w.wait()
+    assert got.item() == (RANK - 1) % SIZE
+
 
 def check_default_store() -> None:
     if sys.argv[1] == "mpi":

@@ -35,7 +35,7 @@ from torch.distributed.fsdp.wrap import (
     size_based_auto_wrap_policy,
     transformer_auto_wrap_policy,
 )
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -151,6 +151,33 @@ def check_fully_shard() -> None:
         assert not isinstance(cut.layers[0].up.weight, DTensor)
         cut.layers[0].reshard()
         assert cut.layers[0].up.weight is p
+
+
+def check_cut_along_other_dimensions() -> None:
+    """shard_placement_fn: parts of columns, of different sizes, too."""
+
+    def columns(p: torch.Tensor) -> Shard | None:
+        return Shard(-1) if p.ndim == 2 else None
+
+    for mesh, others in ((None, ()), (init_device_mesh("cpu", (1, SIZE)), (Replicate(),))):
+        alone, cut = net(), net()
+        for layer in cut.layers:
+            fully_shard(layer, mesh=mesh, shard_placement_fn=columns)
+        fully_shard(cut, mesh=mesh, shard_placement_fn=columns)
+        p = cut.layers[0].up.weight
+        assert p.placements == (*others, Shard(1)) and p.to_local().shape == (7, 3 - RANK)
+        assert cut.layers[0].up.bias.placements == (*others, Shard(0))
+        train(
+            alone, cut, lambda m: torch.nn.utils.clip_grad_norm_(m.parameters(), 0.3).full_tensor()
+        )
+        for (n, a), (_, b) in zip(alone.named_parameters(), cut.named_parameters()):
+            close(b, a, n)
+    for wrong, kind in ((lambda p: 1, TypeError), (lambda p: Shard(2), IndexError)):
+        try:
+            fully_shard(Layer(), shard_placement_fn=wrong)
+        except kind:
+            continue
+        raise AssertionError(f"{kind} was not raised")
 
 
 def check_memory_between_passes() -> None:
@@ -447,7 +474,7 @@ def check_mesh_of_tensors_and_data() -> None:
         fully_shard(parallelize_module(net().layers[0], mesh["tensor"], {"up": ColwiseParallel()}),
                     mesh=apart)  # fmt: skip
     except ValueError as err:
-        assert "two parts of one mesh" in str(err)
+        assert "parts of one mesh" in str(err)
     else:
         raise AssertionError("meshes of which nobody knows how they lie")
 

@@ -752,7 +752,8 @@ class P2POp:
             raise ValueError("Invalid ``op``. Expected ``op`` to be isend or irecv")
         _checked("P2POp", tensor)
         if not _outside(group) and not (op is irecv and peer is None and group_peer is None):
-            _peer(_group(group), peer, group_peer, "P2POp")
+            place = _peer(_group(group), peer, group_peer, "P2POp")
+            peer = _group(group)._ranks[place]
         self.op, self.tensor, self.peer = op, tensor, peer
         self.group, self.tag, self.group_peer = group, tag, group_peer
 
@@ -761,7 +762,7 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     """Starts all of the messages."""
     if not isinstance(p2p_op_list, list) or not all(isinstance(p, P2POp) for p in p2p_op_list):
         raise ValueError("Invalid ``p2p_op_list``. Each op is expected to be a P2POp")
-    works = [(p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer)) for p in p2p_op_list]
+    works = [(p.op(p.tensor, p.peer, p.group, p.tag)) for p in p2p_op_list]
     return [w for w in works if w is not None]
 
 

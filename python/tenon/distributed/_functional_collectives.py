@@ -13,9 +13,10 @@ from tenon.distributed._groups import ProcessGroup, _group
 from tenon.distributed.device_mesh import DeviceMesh
 
 __all__ = [
-    "AsyncCollectiveTensor", "all_gather_tensor", "all_gather_tensor_autograd", "all_reduce",
-    "all_reduce_coalesced", "all_to_all_single", "all_to_all_single_autograd", "broadcast",
-    "permute_tensor", "reduce_scatter_tensor", "reduce_scatter_tensor_autograd", "wait_tensor",
+    "AsyncCollectiveTensor", "all_gather_into_tensor_coalesced", "all_gather_tensor",
+    "all_gather_tensor_autograd", "all_reduce", "all_reduce_coalesced", "all_to_all_single",
+    "all_to_all_single_autograd", "broadcast", "permute_tensor", "reduce_scatter_tensor",
+    "reduce_scatter_tensor_autograd", "reduce_scatter_tensor_coalesced", "wait_tensor",
 ]  # fmt: skip
 
 
@@ -110,6 +111,27 @@ def reduce_scatter_tensor(
     if op not in (ReduceOp.SUM, ReduceOp.AVG):
         raise NotImplementedError(f"reduce_scatter_tensor: {op} has no gradient")
     return summed / members.size() if op is ReduceOp.AVG else summed
+
+
+def all_gather_into_tensor_coalesced(
+    self: Sequence[Tensor], group: Any, tag: str = ""
+) -> list[Tensor]:
+    """all_gather_tensor of each of the tensors, along the first dimension."""
+    return [all_gather_tensor(t, 0, group, tag) for t in self]
+
+
+def reduce_scatter_tensor_coalesced(
+    inputs: Sequence[Tensor],
+    reduceOp: Any,  # noqa: N803 - PyTorch's name
+    scatter_dim: Sequence[int],
+    group: Any,
+    tag: str = "",
+) -> list[Tensor]:
+    """reduce_scatter_tensor of each of the tensors, along a dimension for each."""
+    return [
+        reduce_scatter_tensor(t, reduceOp, d, group, tag)
+        for t, d in zip(inputs, scatter_dim, strict=True)
+    ]
 
 
 def all_to_all_single(

@@ -53,6 +53,7 @@ class ProcessGroup:
         self._seconds, self.group_name = seconds, name
         self._destroyed = False
         self.group_desc = name
+        self.bound_device_id = None  # a group serves tensors of any device
 
     def rank(self) -> int:
         """The number of this process in the group."""
@@ -431,6 +432,36 @@ def new_group(
     group = ProcessGroup(world, chosen, backend or default._backend, seconds, name)
     _state.groups.append(group)
     return group
+
+
+def split_group(
+    parent_pg: Any = None,
+    split_ranks: list[list[int]] | None = None,
+    timeout: timedelta | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> Any:
+    """The group of this process among those that its ranks of a group are divided into; all
+    processes of that group call it. None: this process is in none of them."""
+    parent = _group(parent_pg)
+    if not split_ranks:
+        raise ValueError("split_group: split_ranks cannot be None or empty")
+    lists = [sorted(_whole_numbers("split_group", ranks)) for ranks in split_ranks]
+    every = [r for ranks in lists for r in ranks]
+    if len(set(every)) != len(every) or any(not 0 <= r < parent.size() for r in every):
+        raise ValueError(
+            f"split_group: {split_ranks} are not different ranks of the group's {parent.size()}"
+        )
+    seconds = parent._seconds if timeout is None else _seconds(timeout)
+    own = GroupMember.NON_GROUP_MEMBER
+    for ranks in lists:
+        world = None if parent._world is None else parent._world.part(ranks, seconds)
+        if parent.rank() in ranks:
+            name = group_desc or f"group_{len(_state.groups)}"
+            chosen = [parent._ranks[r] for r in ranks]
+            own = ProcessGroup(world, chosen, parent._backend, seconds, name)
+            _state.groups.append(own)
+    return own
 
 
 def new_subgroups(group_size: int | None = None, group: Any = None, **options: Any) -> Any:

@@ -12,6 +12,21 @@ from tenon.distributed._groups import group_of_ranks
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
+_entered: list[DeviceMesh] = []
+
+
+def current_mesh() -> DeviceMesh | None:
+    """The mesh that was entered last."""
+    return _entered[-1] if _entered else None
+
+
+def _own_group(lists: list[list[int]]) -> Any:
+    """The group of this process among the lists of ranks that all processes have."""
+    everyone: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(everyone, lists)
+    known = sorted({tuple(ranks) for several in everyone for ranks in several})
+    return distributed.new_subgroups_by_enumeration([list(ranks) for ranks in known])[0]
+
 
 class DeviceMesh:
     """An array of ranks. The groups of a dimension: ranks that differ in this dimension alone."""
@@ -39,6 +54,7 @@ class DeviceMesh:
         self._coordinate = tuple(found[0].tolist()) if len(found) else None
         self._groups = self._make_groups() if _groups is None else _groups
         self._root: DeviceMesh | None = None  # the mesh of which this one has some dimensions
+        self._flat: dict[str, DeviceMesh] = {}  # those that _flatten has made of parts of this one
 
     def _make_groups(self) -> list[Any]:
         if self.mesh.ndim == 1 and self.mesh.numel() == distributed.get_world_size():
@@ -55,6 +71,7 @@ class DeviceMesh:
         return {
             **self.__dict__,
             "_root": None,
+            "_flat": {},
             "_groups": [getattr(g, "_ranks", g) for g in self._groups],
         }
 
@@ -147,6 +164,8 @@ class DeviceMesh:
     def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
         """The mesh of some dimensions that this process is in."""
         wanted = (names,) if isinstance(names, str) else tuple(names)
+        if len(wanted) == 1 and wanted[0] in self._flat:
+            return self._flat[wanted[0]]
         dims = [self._dim(n) for n in wanted]
         if self._coordinate is None:
             raise RuntimeError("this process is not in the mesh")
@@ -162,30 +181,77 @@ class DeviceMesh:
         found._root = self._root or self
         return found
 
-    def _beside(self, other: DeviceMesh) -> DeviceMesh:
-        """The mesh of the dimensions of this one and of another one of the same mesh."""
-        root = self._root
-        names = (*(self.mesh_dim_names or ()), *(other.mesh_dim_names or ()))
-        if root is None or root is not other._root or len(set(names)) != len(names):
+    @staticmethod
+    def _concatenate(device_mesh_list: list[DeviceMesh]) -> DeviceMesh:
+        """The mesh of the dimensions of several parts of the same mesh."""
+        root = device_mesh_list[0]._root
+        names = tuple(n for m in device_mesh_list for n in m.mesh_dim_names or ())
+        if root is None or any(m._root is not root for m in device_mesh_list) or (
+            len(set(names)) != len(names)
+        ):  # fmt: skip
             raise ValueError(
-                f"expected two parts of one mesh that share no dimension, got {self} and {other}"
+                "expected parts of one mesh that share no dimension, got "
+                + " and ".join(map(str, device_mesh_list))
             )
         return root[names]
 
-    def _flatten(self, mesh_dim_name: str | None = None) -> DeviceMesh:
-        """The mesh of all its ranks in one dimension; all processes of the run call it."""
+    def _flatten(
+        self, mesh_dim_name: str | None = None, backend_override: Any = None
+    ) -> DeviceMesh:
+        """The mesh of all its ranks in one dimension; all processes of the run call it. The mesh of
+        which this one is a part has it by its name then."""
         if self.mesh_dim_names is None:
             raise RuntimeError("Cannot flatten a DeviceMesh without mesh_dim_names!")
-        name = mesh_dim_name or "_".join(self.mesh_dim_names)
-        if self.mesh.numel() == distributed.get_world_size():
-            return DeviceMesh(self.device_type, self.mesh.flatten(), mesh_dim_names=(name,))
-        everyone: list[Any] = [None] * distributed.get_world_size()
-        distributed.all_gather_object(everyone, self.mesh.flatten().tolist())
-        lists = sorted({tuple(ranks) for ranks in everyone})
-        group = distributed.new_subgroups_by_enumeration([list(ranks) for ranks in lists])[0]
-        return DeviceMesh(
-            self.device_type, self.mesh.flatten(), mesh_dim_names=(name,), _groups=[group]
-        )
+        name, root = mesh_dim_name or "_".join(self.mesh_dim_names), self._root or self
+        ranks = self.mesh.flatten()
+        if self.mesh_dim_names == (name,):
+            return self
+        if name in (root.mesh_dim_names or ()) or (
+            name in root._flat and root._flat[name].mesh.tolist() != ranks.tolist()
+        ):  # fmt: skip
+            raise ValueError(f"_flatten: {name} is there already, for other ranks of {root}")
+        if name not in root._flat:
+            groups = None
+            if self.mesh.numel() != distributed.get_world_size():
+                groups = [_own_group([ranks.tolist()])]
+            made = DeviceMesh(self.device_type, ranks, mesh_dim_names=(name,), _groups=groups)
+            made._root = root
+            root._flat[name] = made
+        return root._flat[name]
+
+    def _unflatten(
+        self, dim: int | str, mesh_sizes: tuple[int, ...], mesh_dim_names: tuple[str, ...],
+        backend_override: Any = None,
+    ) -> DeviceMesh:  # fmt: skip
+        """The mesh with several dimensions in the place of one; all processes of the run call
+        it."""
+        at = self._dim(dim)
+        if len(mesh_sizes) != len(mesh_dim_names):
+            raise RuntimeError(
+                f"_unflatten: mesh_dim_names must have one name for each of {len(mesh_sizes)} "
+                f"dimensions, got {mesh_dim_names}"
+            )
+        if math.prod(mesh_sizes) != self.mesh.shape[at]:
+            raise ValueError(
+                f"_unflatten: {tuple(mesh_sizes)} are not the {self.mesh.shape[at]} ranks of "
+                f"dimension {dim}"
+            )
+        mesh, groups = self.mesh.unflatten(at, mesh_sizes), list(self._groups)
+        groups[at : at + 1] = [
+            _own_group(mesh.movedim(d, -1).reshape(-1, mesh.shape[d]).tolist())
+            for d in range(at, at + len(mesh_sizes))
+        ]
+        old = self.mesh_dim_names
+        names = None if old is None else (*old[:at], *mesh_dim_names, *old[at + 1 :])
+        return DeviceMesh(self.device_type, mesh, mesh_dim_names=names, _groups=groups)
+
+    def __enter__(self) -> DeviceMesh:
+        """Inside it this mesh is that of tensors that are distributed without naming one."""
+        _entered.append(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _entered.pop()
 
     def _key(self) -> Any:
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 import tenon
 from tenon import distributed
@@ -14,7 +14,7 @@ from tenon.distributed.fsdp import _ahead, _unit
 from tenon.distributed.fsdp._unit import Groups, Piece, Precision, Unit
 from tenon.distributed.fsdp.api import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from tenon.distributed.tensor._api import DParameter, DTensor, leaf, make
-from tenon.distributed.tensor._redistribute import Spec
+from tenon.distributed.tensor._redistribute import Spec, normal
 from tenon.distributed.tensor.placement_types import Replicate, Shard, _StridedShard
 from tenon.nn.modules.module import Module
 from tenon.nn.parallel.distributed import _find_tensors
@@ -206,11 +206,11 @@ class _Receiving(Unit):
         return result
 
 
-def _groups(mesh: DeviceMesh) -> tuple[Groups, list[Any]]:
+def _groups(mesh: DeviceMesh) -> Groups:
     if mesh.ndim == 1:
-        return Groups(mesh.get_group(0)), [Shard(0)]
+        return Groups(mesh.get_group(0))
     if mesh.ndim == 2:
-        return Groups(mesh.get_group(1), mesh.get_group(0)), [Replicate(), Shard(0)]
+        return Groups(mesh.get_group(1), mesh.get_group(0))
     raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
 
 
@@ -218,12 +218,26 @@ def _within(outer: Spec, inner: Spec) -> Spec:
     """The layout of a DTensor whose parts are cut once more, by the mesh of `outer`."""
     factor = 1
     for n, p in zip(inner.mesh.shape, inner.placements, strict=True):
-        factor *= n if p.is_shard(0) else 1
+        factor *= n if p.is_shard(outer.placements[-1].dim) else 1
     if any(p.is_partial() for p in inner.placements):
         raise ValueError("fully_shard: a parameter is the terms of a sum")
-    late = [_StridedShard(0, split_factor=factor) if p.is_shard() and factor > 1 else p
+    late = [_StridedShard(p.dim, split_factor=factor) if p.is_shard() and factor > 1 else p
             for p in outer.placements]  # fmt: skip
-    return Spec(outer.mesh._beside(inner.mesh), (*late, *inner.placements), inner.shape)
+    mesh = DeviceMesh._concatenate([outer.mesh, inner.mesh])
+    return Spec(mesh, (*late, *inner.placements), inner.shape)
+
+
+def _cut(own: _unit.Owned, chooses: Callable[[Any], Shard | None] | None) -> Shard:
+    """Along which dimension a parameter is cut."""
+    chosen = None if chooses is None else chooses(own.param)
+    if chosen is None:
+        return Shard(0)
+    if not isinstance(chosen, Shard):
+        raise TypeError(
+            f"fully_shard: shard_placement_fn has to return Shard or None, got {chosen!r} for "
+            f"{own.name}"
+        )
+    return cast(Shard, normal((chosen,), own.param.ndim)[0])
 
 
 def _taken(module: Module) -> bool:
@@ -244,8 +258,9 @@ def fully_shard(
     ignored_params: set[Parameter] | None = None,
     dp_mesh_dims: Any = None,
 ) -> Any:
-    """Cuts the parameters of a module along their first dimension, but for those of modules inside
-    it that were cut before. They are gathered for forward and backward of the module.
+    """Cuts the parameters of a module along their first dimension, or along that which
+    shard_placement_fn(parameter) returns as Shard(dimension), but for those of modules inside it
+    that were cut before. They are gathered for forward and backward of the module.
 
     On a mesh of two dimensions the second one cuts, and ranks along the first have the same parts.
     Parameters may be DTensors of another part of the same mesh (tensor parallel modules): the parts
@@ -253,10 +268,8 @@ def fully_shard(
     run, and let go of after the last one.
     reshard_after_forward=False: the parameters stay whole between forward and backward.
     """
-    if shard_placement_fn is not None or dp_mesh_dims is not None:
-        raise NotImplementedError(
-            "fully_shard: shard_placement_fn and dp_mesh_dims are not there yet"
-        )
+    if dp_mesh_dims is not None:
+        raise NotImplementedError("fully_shard: dp_mesh_dims is not there yet")
     modules: Sequence[Module] = list(module) if isinstance(module, (list, tuple)) else [module]
     for m in modules:
         if isinstance(m, FSDPModule):
@@ -266,7 +279,7 @@ def fully_shard(
         if not distributed.is_initialized():
             distributed.init_process_group()
         mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
-    groups, placements = _groups(mesh)
+    groups = _groups(mesh)
     ignored = {id(p) for p in ignored_params or ()}
     owned = _unit.owned_parameters(modules, _taken, ignored)
     for own in owned:
@@ -279,15 +292,17 @@ def fully_shard(
     device = owned[0].param.device if owned else None
     inner = [own.param._spec if isinstance(own.param, DTensor) else None for own in owned]
     for own, before in zip(owned, inner, strict=True):
-        whole, spec = own.param, Spec(mesh, tuple(placements), tuple(own.param.shape))
+        cut = _cut(own, shard_placement_fn)
+        placements = (*[Replicate()] * (mesh.ndim - 1), cut)
+        whole, spec = own.param, Spec(mesh, placements, tuple(own.param.shape))
         trained = whole.requires_grad
         if before is not None:
             whole, spec = whole._local_tensor, _within(spec, before)
-        part = _unit.own_rows(whole.detach(), groups)
+        part = _unit.own_rows(whole.detach(), groups, cut.dim)
         if isinstance(offload_policy, CPUOffloadPolicy):
             part = part.cpu()
         own.param = leaf(part, spec, trained, DParameter)
-        pieces.append(Piece(tuple(whole.shape), own.param.to_local, whole.dtype, trained))
+        pieces.append(Piece(tuple(whole.shape), own.param.to_local, whole.dtype, trained, cut.dim))
     precision = Precision(mp_policy.param_dtype, mp_policy.reduce_dtype)
     unit = _Receiving(pieces, groups, precision, device)
     reshards = True if reshard_after_forward is None else bool(reshard_after_forward)

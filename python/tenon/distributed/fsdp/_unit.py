@@ -8,6 +8,7 @@ backward gathers the unit again when it asks for the first of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,12 +28,24 @@ __all__: list[str] = []
 
 @dataclass
 class Piece:
-    """A tensor that is cut along its first dimension; `part` gives that of this rank."""
+    """A tensor that is cut along a dimension; `part` gives that of this rank. Rows of parts are
+    exchanged, which are those of the dimension that is cut."""
 
     shape: tuple[int, ...]
     part: Callable[[], Tensor]
     dtype: tenon.dtype
     trainable: bool
+    dim: int = 0
+
+    def rows_of(self, t: Tensor) -> Tensor:
+        """The numbers of the whole or of a part, row by row."""
+        return t.movedim(self.dim, 0).reshape(-1)
+
+    def of_rows(self, numbers: Tensor, rows: int) -> Tensor:
+        """The whole or a part, of its numbers row by row."""
+        others = [n for d, n in enumerate(self.shape) if d != self.dim]
+        found = numbers.reshape(-1, *others)[:rows] if rows else numbers.view(0, *others)
+        return found.movedim(0, self.dim).contiguous() if self.dim else found
 
 
 @dataclass
@@ -64,20 +77,18 @@ class Groups:
         return 1 if self.same is None else distributed.get_world_size(self.same)
 
 
-def _rows(shape: Sequence[int], groups: Groups) -> tuple[int, int, int]:
+def _rows(piece: Piece, groups: Groups) -> tuple[int, int, int]:
     """(rows of any full part, rows of this rank's, elements of a row)"""
-    full = -(-shape[0] // groups.parts)
-    mine, _ = Shard.local_shard_size_and_offset(shape[0], groups.parts, groups.rank)
-    row = 1
-    for n in shape[1:]:
-        row *= n
-    return full, mine, row
+    size = piece.shape[piece.dim]
+    full = -(-size // groups.parts)
+    mine, _ = Shard.local_shard_size_and_offset(size, groups.parts, groups.rank)
+    return full, mine, math.prod(n for d, n in enumerate(piece.shape) if d != piece.dim)
 
 
-def own_rows(whole: Tensor, groups: Groups) -> Tensor:
+def own_rows(whole: Tensor, groups: Groups, dim: int = 0) -> Tensor:
     """This rank's part of a tensor, as memory of its own."""
-    size, start = Shard.local_shard_size_and_offset(whole.shape[0], groups.parts, groups.rank)
-    return whole.narrow(0, start, size).clone(memory_format=tenon.contiguous_format)
+    size, start = Shard.local_shard_size_and_offset(whole.shape[dim], groups.parts, groups.rank)
+    return whole.narrow(dim, start, size).clone(memory_format=tenon.contiguous_format)
 
 
 @dataclass
@@ -106,9 +117,9 @@ class _Gathering:
                     table.work.wait()
                 parts, start = table.everyone.view(self.unit.groups.parts, -1), 0
                 for i, size in zip(table.numbers, table.sizes, strict=True):
-                    shape = self.unit.pieces[i].shape
-                    rows = parts[:, start : start + size].reshape(-1, *shape[1:])
-                    self.there[i] = rows[: shape[0]]
+                    piece = self.unit.pieces[i]
+                    rows = parts[:, start : start + size]
+                    self.there[i] = piece.of_rows(rows, piece.shape[piece.dim])
                     start += size
             self.tables.clear()
         return self.there
@@ -150,12 +161,12 @@ class Unit:
         for dtype, places in kinds.items():
             sizes = []
             for at in places:
-                full, _, row = _rows(self.pieces[numbers[at]].shape, self.groups)
+                full, _, row = _rows(self.pieces[numbers[at]], self.groups)
                 sizes.append(full * row)
             device = self.device or parts[places[0]].device
             flat = tenon.zeros(sum(sizes), dtype=dtype, device=device)
             for at, room in zip(places, flat.split(sizes), strict=True):
-                room[: parts[at].numel()].copy_(parts[at].reshape(-1))
+                room[: parts[at].numel()].copy_(self.pieces[numbers[at]].rows_of(parts[at]))
             everyone, work = flat, None
             if self.groups.parts > 1:
                 everyone = flat.new_empty(self.groups.parts * flat.numel())
@@ -204,12 +215,12 @@ class Unit:
         for at, g in enumerate(grads):
             kinds.setdefault(self.precision.reduce or g.dtype, []).append(at)
         for dtype, places in kinds.items():
-            layout = [_rows(self.pieces[numbers[at]].shape, self.groups) for at in places]
+            layout = [_rows(self.pieces[numbers[at]], self.groups) for at in places]
             sizes = [full * row for full, _, row in layout]
             table = grads[places[0]].new_zeros((self.groups.parts, sum(sizes)), dtype=dtype)
             start = 0
             for at, size, (full, _, row) in zip(places, sizes, layout, strict=True):
-                whole = grads[at].reshape(-1).to(dtype)
+                whole = self.pieces[numbers[at]].rows_of(grads[at]).to(dtype)
                 for rank in range(self.groups.parts):
                     piece = whole[rank * full * row : (rank + 1) * full * row]
                     table[rank, start : start + piece.numel()].copy_(piece)
@@ -218,7 +229,7 @@ class Unit:
             start = 0
             for at, size, (_, rows, row) in zip(places, sizes, layout, strict=True):
                 piece = self.pieces[numbers[at]]
-                part = mine[start : start + rows * row].view(rows, *piece.shape[1:])
+                part = piece.of_rows(mine[start : start + rows * row], rows)
                 kept = grads[at].dtype if self.precision.keeps_low else piece.dtype
                 result[at] = part.to(dtype=kept, device=piece.part().device).clone()
                 start += size
