@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import multiprocessing
 import os
 import subprocess
@@ -444,3 +445,26 @@ def test_how_workers_are_started_is_asked_for(workers: int) -> None:
         return answers
 
     assert look(tenon) == stored.of_torch(look)
+
+
+def test_what_numpy_gives_is_converted():
+    """Numbers become tensors in containers of any kind; texts and objects stay what they are."""
+
+    def run(lib):
+        convert = lib.utils.data.default_convert
+        kept = np.array(["a", "b"]), np.array([b"x"]), np.array([{}, 1], dtype=object)
+        said = [convert(v) is v for v in (*kept, "ab", b"x", None, 3)]
+        made = convert({"a": np.ones(2), "b": (np.float32(2), 3), "c": [np.arange(2)]})
+        return [*said, made, type(made["b"]).__name__, type(convert(Named(1, np.ones(1)))).__name__]
+
+    Named = namedtuple("Named", "a b")
+    stored.same(run(tenon), stored.of_torch(run))
+
+
+def test_words_that_seed_numpy_in_workers():
+    def run(lib):
+        name = f"{lib.__name__}.utils.data._utils.worker"
+        state = importlib.import_module(name)._generate_state
+        return [state(base, worker) for base, worker in ((0, 0), (5, 1), (2**40 + 3, 7))]
+
+    stored.same(run(tenon), stored.of_torch(run))

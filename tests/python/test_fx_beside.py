@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
+import tenon as tn
 from fx_parts import Block, chain, compare, helper, named, place, refused, text, untyped
+from tenon import fx
 
 # ---- Nodes ---------------------------------------------------------------------------------------
 
@@ -529,6 +531,75 @@ def proxies(t: Any) -> Any:
     return [*said, len(made), text(g)]
 
 
+class Parts(dict):  # type: ignore[type-arg]
+    """Modules in each other, of which a graph calls some."""
+
+    def __init__(self, t: Any) -> None:
+        inner = t.nn.Sequential(t.nn.ReLU(), t.nn.Linear(2, 2))
+        self["held"], self["left"] = t.nn.Sequential(inner, t.nn.ReLU()), t.nn.ReLU()
+        self["lefter"], self["whole"] = t.nn.ReLU(), t.nn.Sequential(t.nn.ReLU(), t.nn.ReLU())
+
+
+def unused_modules_are_deleted(t: Any) -> Any:
+    root, g = t.nn.Module(), t.fx.Graph()
+    for name, module in Parts(t).items():
+        root.add_module(name, module)
+    root.register_buffer("scale", t.ones(2))
+    x = g.placeholder("x")
+    y = g.call_module("held.0.1", (g.call_module("lefter", (x,)),))
+    g.output(g.call_function(operator.mul, (g.call_module("whole", (y,)), g.get_attr("scale"))))
+    made = t.fx.GraphModule(root, g)
+    for name, module in Parts(t).items():
+        if name not in dict(made.named_children()):
+            made.add_module(name, module)
+    made.add_module("held", Parts(t)["held"])
+    made.delete_all_unused_submodules()
+    said = [sorted(n for n, _ in made.named_modules()), made.delete_submodule("nothing")]
+    return [*said, made.delete_submodule("held.0"), sorted(n for n, _ in made.named_modules())]
+
+
+def what_a_graph_module_takes(t: Any) -> Any:
+    made = t.fx.symbolic_trace(lambda x: x.relu())
+    other = chain(t)
+    said = [refused(lambda: setattr(made, "graph", 3))]
+    made.graph = other
+    return [*said, made(t.ones(1), t.ones(1)).tolist(), made.graph.owning_module is made]
+
+
+def what_writes_must_stay(t: Any) -> Any:
+    """By the schemas of operators, and what is known of functions."""
+    aten, g = t.ops.aten, t.fx.Graph()
+    x = g.placeholder("x")
+    made = [g.call_function(f, (x,)) for f in (
+        aten.relu_.default, aten.relu.default, aten.add_.Tensor, aten.add.Tensor, aten.neg.default,
+        operator.setitem, operator.getitem, t.relu)]  # fmt: skip
+    made += [g.call_method(n, (x,)) for n in ("add", "__add__")]
+    made += [g.get_attr("a"), g.output(x), x]
+    return [n.is_impure() for n in made]
+
+
+def notes_that_are_added_meanwhile(t: Any) -> Any:
+    import importlib
+
+    traceback = importlib.import_module(f"{t.__name__}.fx.traceback")
+    said = []
+    with traceback.preserve_node_meta(), traceback.annotate({"a": 1}):
+        with traceback.annotate({"b": 2}):
+            said.append(dict(traceback.current_meta["custom"]))
+        said.append(dict(traceback.current_meta["custom"]))
+        with traceback.annotate({"a": 3}):
+            said.append(dict(traceback.current_meta["custom"]))
+        said.append(dict(traceback.current_meta["custom"]))
+        traceback.set_grad_fn_seq_nr(7)
+        traceback.set_grad_fn_seq_nr(9)
+        said.append(list(traceback.current_meta["grad_fn_seq_nr"]))
+        traceback.reset_grad_fn_seq_nr()
+        said.append(list(traceback.current_meta["grad_fn_seq_nr"]))
+        traceback.reset_grad_fn_seq_nr()
+        said.append("grad_fn_seq_nr" in traceback.current_meta)
+    return [*said, "custom" in traceback.current_meta]
+
+
 PROGRAMS = {
     fn.__name__: fn
     for fn in (
@@ -540,6 +611,8 @@ PROGRAMS = {
         traces_of_modules, leaves_are_chosen, functions_are_wrapped, traces_of_functions,
         shapes_of_parameters_are_constant, modules_are_arguments, other_methods_are_traced,
         arguments_are_made, what_cannot_be_traced, what_traces_know, proxies,
+        unused_modules_are_deleted, what_a_graph_module_takes, what_writes_must_stay,
+        notes_that_are_added_meanwhile,
     )
 }  # fmt: skip
 
@@ -547,3 +620,13 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_both_say_the_same(name: str) -> None:
     compare(PROGRAMS[name])
+
+
+def test_calls_that_write_by_name_stay() -> None:
+    """Methods and functions whose names end in _, and out=: PyTorch's fx takes them for dead."""
+    g = fx.Graph()
+    x = g.placeholder("x")
+    made = [g.call_method("add_", (x,)), g.call_function(tn.relu_, (x,)),
+            g.call_function(tn.add, (x, x), {"out": x}), g.call_function(tn.manual_seed, (3,)),
+            g.call_method("__neg__", (x,)), g.call_function(tn.add, (x, x))]  # fmt: skip
+    assert [n.is_impure() for n in made] == [True] * 4 + [False] * 2

@@ -62,7 +62,10 @@ static PyObject *make_wrapped(PyObject *unused, PyObject *args) {
     if (!tnp_check_size((PyTypeObject *)cls) || !read_ints(size, shape, &n)) return NULL;
     if (strides != Py_None && !read_ints(strides, steps, &nsteps)) return NULL;
     if (strides != Py_None && nsteps != n)
-        return PyErr_Format(PyExc_ValueError, "there are as many strides as sizes");
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "dimensionality of sizes (%d) must match dimensionality of strides (%d)", (int)n,
+            (int)nsteps);
     if (!tnp_device_from(device, &d)) return NULL;
     tnp_wrapped *s = calloc(1, sizeof *s);
     if (!s) return PyErr_NoMemory();
