@@ -92,7 +92,7 @@ static int number_of(PyObject *o, int32_t dtype, tn_scalar *ret) {
     return ret->re == -1 && PyErr_Occurred() ? -1 : 1;
 }
 
-/* The shape, from the first elements. */
+/* The shape, from the first elements; it ends where one is a tensor. */
 static bool scan_shape(PyObject *o, scan *s) {
     tn_scalar number;
     if (is_sequence(o)) {
@@ -108,6 +108,7 @@ static bool scan_shape(PyObject *o, scan *s) {
         Py_DECREF(first);
         return ok;
     }
+    if (tnp_is_tensor(o)) return true;
     int r = number_of(o, s->want, &number);
     if (r) return r > 0;
     if (PyUnicode_Check(o) && s->ndim > 0) /* a sequence, too */
@@ -119,14 +120,31 @@ static bool scan_shape(PyObject *o, scan *s) {
     return ok;
 }
 
+/* A tensor in the place of a number is the one element that it has. */
+static bool scan_element(const tn_tensor *t, scan *s) {
+    int32_t dtype = tn_tensor_dtype(t), to = s->want >= 0 ? s->want : dtype;
+    if (tn_tensor_numel(t) == 1) {
+        promote(s, dtype);
+        return true;
+    }
+    if (tn_dtype_category(to) == TN_CAT_INT)
+        PyErr_SetString(PyExc_TypeError,
+                        "only integer tensors of a single element can be converted to an index");
+    else
+        PyErr_SetString(PyExc_ValueError,
+                        "only one element tensors can be converted to Python scalars");
+    return false;
+}
+
 static bool scan_numbers(PyObject *o, int32_t dim, scan *s) {
     tn_scalar number;
+    if (tnp_is_tensor(o) && dim == s->ndim) return scan_element(tnp_of(o), s);
     if (!is_sequence(o)) {
         int r = number_of(o, s->want, &number);
         if (r < 0) return false;
         if (r > 0) {
             if (dim != s->ndim) return tnp_type_error("not a sequence: %U", o) != NULL;
-            promote(s, tnp_is_tensor(o) ? tn_tensor_dtype(tnp_of(o)) : number_dtype(o, &number));
+            promote(s, number_dtype(o, &number));
             return true;
         }
         int32_t dtype;
