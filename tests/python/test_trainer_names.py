@@ -197,3 +197,24 @@ def test_searches_by_pytorchs_arguments():
 
 WIDE = (5.171917915344238, 0.001044458243995905, 6)
 NARROW = (4.770577430725098, 0.0009324831771664321, 7)
+
+
+def test_operators_that_python_writes_are_in_aten():
+    aten, x = tn.ops.aten, tn.tensor([[4.0, 1.0], [1.0, 3.0]])
+    assert aten.linalg_det.default(x) == tn.linalg.det(x)
+    assert aten.linalg_eigvalsh(x).equal(tn.linalg.eigvalsh(x))
+    assert aten.special_psi(x).equal(tn.special.psi(x))
+    assert aten.linalg_multi_dot([x, x]).equal(x @ x) and aten.chain_matmul([x, x]).equal(x @ x)
+    assert aten.block_diag([x, x]).equal(tn.block_diag(x, x))
+    assert aten.isin(x, tn.tensor([1.0])).tolist() == [[False, True], [True, False]]
+    assert aten.fill_diagonal_(x.clone(), 0).tolist() == [[0, 1], [1, 0]]
+    assert aten.is_same_size(x, x.T) and not aten.is_same_size(x, x[0])
+    assert aten.sym_size.int(x, 1) == 2 and aten.sym_size(x) == (2, 2)
+    assert aten.sym_stride.int(x, 0) == 2 and aten.sym_stride(x) == (2, 1)
+    assert aten.sym_numel(x) == 4 and aten.sym_storage_offset(x[1]) == 2
+    values, inverse, counts = aten.unique_consecutive(tn.tensor([1, 1, 2]), False, True)
+    assert values.tolist() == [1, 2] and inverse.shape == (0,) and counts.tolist() == [2, 1]
+    for name in ("linalg_Tensor", "linalg_nothing", "load", "linalg_", "fft_"):
+        with pytest.raises(AttributeError, match=f"no operator 'aten::{name}'"):
+            getattr(aten, name)
+    assert not hasattr(tn.cpu, "_is_amx_tile_supported")

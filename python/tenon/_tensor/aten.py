@@ -196,6 +196,56 @@ PARTS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _sym_size(x: Tensor, dim: int | None = None) -> Any:
+    """The sizes, or that of one dimension."""
+    return x.size() if dim is None else x.size(dim)
+
+
+def _sym_stride(x: Tensor, dim: int | None = None) -> Any:
+    """The strides, or that of one dimension."""
+    return x.stride() if dim is None else x.stride(dim)
+
+
+def _unique_consecutive(
+    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Always three tensors, those without elements that were not asked for."""
+    values, inverse, counts = tenon.unique_consecutive(x, True, True, dim)
+    none = inverse.new_empty(0)
+    return values, inverse if return_inverse else none, counts if return_counts else none
+
+
+PARTS |= {
+    "unique_consecutive": _unique_consecutive,
+    "sym_size": _sym_size, "sym_stride": _sym_stride, "sym_numel": lambda x: x.numel(),
+    "sym_storage_offset": lambda x: x.storage_offset(),
+    "block_diag": lambda tensors: tenon.block_diag(*tensors),
+    "chain_matmul": lambda matrices: tenon.chain_matmul(*matrices),
+}  # fmt: skip
+_MODULES = ("linalg", "special", "fft")
+# Operators that are functions or methods in Python.
+_IN_PYTHON = frozenset((
+    "can_cast", "cholesky_inverse", "cholesky_solve", "fill_diagonal_", "gradient", "histogram",
+    "histogramdd", "is_conj", "is_neg", "is_same_size", "isin", "istft", "lu_solve", "lu_unpack",
+    "matrix_power", "nuclear_norm", "orgqr", "pinverse", "promote_types", "qr", "record_stream",
+    "resize_", "resize_as_", "result_type", "scalar_tensor", "segment_reduce", "svd", "to_sparse",
+    "to_sparse_bsc", "to_sparse_bsr", "to_sparse_csc", "to_sparse_csr", "triangular_solve",
+    "vander",
+))  # fmt: skip
+
+
+def _written_in_python(name: str) -> Callable[..., Any] | None:
+    """An operator of those, or of a module of functions: linalg_det."""
+    module, _, inside = name.partition("_")
+    if inside and module in _MODULES:
+        found = getattr(import_module(f"tenon.{module}"), inside, None)
+        return found if callable(found) and not isinstance(found, type) else None
+    if name not in _IN_PYTHON:
+        return None
+    found = getattr(tenon, name, None)
+    return getattr(Tensor, name) if found is None else found
+
+
 def _find(name: str) -> Callable[..., Any] | None:
     """The function or method of an operator."""
     if name in PARTS:
@@ -205,7 +255,7 @@ def _find(name: str) -> Callable[..., Any] | None:
             return getattr(place, name)
     if isinstance(getattr(Tensor, name, None), type(Tensor.add)):
         return getattr(Tensor, name)
-    found = getattr(tenon.nn.functional, name, None)
+    found = _written_in_python(name) or getattr(tenon.nn.functional, name, None)
     return _absent(name) if found is None and name.startswith("_") else found
 
 

@@ -166,7 +166,7 @@ def _is_alias_of(tensor: Any, other: Any) -> bool:
 _ELSEWHERE = {
     "_TensorBase": "Tensor", "TensorBase": "Tensor", "_VariableFunctions": "_C._ops",
     "_LinAlgError": "linalg.LinAlgError", "_OutOfMemoryError": "OutOfMemoryError",
-    "_linalg": "linalg", "_special": "special", "_fft": "fft", "_sparse": "sparse",
+    "_linalg": "linalg", "_special": "special", "_fft": "fft", "_sparse": "sparse", "_cpu": "cpu",
     "_distributed_c10d": "distributed.distributed_c10d", "Future": "futures.Future",
     "ScriptModule": "jit.ScriptModule", "ScriptFunction": "jit.ScriptFunction",
     "StorageBase": "storage._StorageBase", "Stream": "Stream", "Event": "Event",

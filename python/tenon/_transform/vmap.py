@@ -97,6 +97,7 @@ class Batched(tenon.Tensor):
 
     _batch: tenon.Tensor
     _level: int
+    _stands_for_many = True  # no pass of gradients takes it as the one that it looks like
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -186,6 +187,18 @@ def _innermost(values: Iterable[Any], number: int) -> int:
     return number
 
 
+def _level_of(number: int) -> Level:
+    level = next((lv for lv in levels() if lv.number == number), None)
+    if level is None:
+        raise RuntimeError("vmap: a tensor is used outside of the vmap that made it")
+    return level
+
+
+def innermost_level(values: Iterable[Any]) -> Level:
+    """The level that a call with these arguments, mapped tensors among them, belongs to."""
+    return _level_of(_innermost(values, 0))
+
+
 def is_batched(value: Any, level: int) -> bool:
     return isinstance(value, Batched) and value._level == level
 
@@ -195,9 +208,7 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     number = _innermost(args, _innermost(kwargs.values(), 0) if kwargs else 0)
     if not number:
         return func(*args, **kwargs)
-    level = next((lv for lv in levels() if lv.number == number), None)
-    if level is None:
-        raise RuntimeError("vmap: a tensor is used outside of the vmap that made it")
+    level = _level_of(number)
     name = name_of(func)
     if level.randomness == "error" and vmap_rules.draws(name, args, kwargs):
         raise RuntimeError(_NO_DRAWS)
@@ -252,8 +263,7 @@ def run_own(
     """A function of the program that autograd or a registry knows: by its own vmap rule, which gets
     the mapped tensors whole, (info, in_dims, *args) -> (result, out_dims), or for each element. It
     writes to some of its arguments."""
-    number = _innermost(args, 0)
-    level = next(lv for lv in levels() if lv.number == number)
+    level = innermost_level(args)
     call = call_of(name, func, args, {}, level)
     if own_rule is None:
         call.check_written(written)
@@ -266,7 +276,7 @@ def run_own(
 
     def wrapped(value: Any) -> Any:
         dim = next(where)
-        return value if dim is None else batched(value.movedim(dim, 0), number)
+        return value if dim is None else batched(value.movedim(dim, 0), level.number)
 
     return mapped(wrapped, out)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -143,7 +144,7 @@ def _batched(
     for i in range(count):
         row = tuple(None if g is None else g[i] for g in gradients or ())
         keep = retain or i + 1 < count
-        rows.append(_C._grad(roots, wanted, row, keep, create_graph, unused))
+        rows.append(grad(roots, wanted, row, keep, create_graph, allow_unused=unused))
     results: list[Tensor | None] = []
     for x, column in zip(wanted, zip(*rows)):
         if column[0] is not None:
@@ -151,6 +152,12 @@ def _batched(
         else:
             results.append(x.new_zeros((count, *x.shape)) if materialize else None)
     return tuple(results)
+
+
+def _any_mapped(*tensors: Any) -> bool:
+    """Whether vmap runs and has mapped one of them."""
+    vmap = sys.modules.get("tenon._transform.vmap")
+    return vmap is not None and vmap.any_batched(tensors)
 
 
 def grad(
@@ -176,7 +183,13 @@ def grad(
     gradients = _gradients_of(roots, grad_outputs)
     if is_grads_batched:
         return _batched(roots, wanted, gradients, retain, create_graph, unused, materialize_grads)
-    results = _C._grad(roots, wanted, gradients, retain, create_graph, unused)
+    if _any_mapped(roots, wanted, gradients):
+        parts = importlib.import_module("tenon._transform.mapped_grad")
+        results = parts.grad_of_elements(
+            roots, wanted, gradients, retain, create_graph=create_graph, allow_unused=unused
+        )
+    else:
+        results = _C._grad(roots, wanted, gradients, retain, create_graph, unused)
     if materialize_grads:
         results = tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(results, wanted))
     return tuple(results)
