@@ -53,6 +53,7 @@ from tenon._program.jit_names import (  # noqa: F401 - PyTorch's names
 )
 from tenon._program.script import NotSupportedError, UnsupportedNodeError
 from tenon._program.traced import Layout, Recording, TracerWarning, unchanged
+from tenon._program.weak_cache import weakly_cached
 from tenon._program.widen import Origin
 from tenon.futures import Future
 from tenon.io import atomic
@@ -708,7 +709,7 @@ class _ScriptedModule:
         save(self, f, _extra_files)
 
 
-@functools.cache
+@weakly_cached
 def _scripted_class(kind: type) -> type:
     if issubclass(kind, _ScriptedModule):
         return kind

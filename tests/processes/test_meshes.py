@@ -334,3 +334,10 @@ def test_optimizers_that_step_in_backward() -> None:
     optim._apply_optimizer_in_backward(tn.optim.SGD, alone.parameters(), options, False)
     alone(x).sum().backward()
     assert all(p.grad is not None for p in alone.parameters())
+
+
+def test_a_module_is_distributed_once(mesh: DeviceMesh) -> None:
+    layer = dt.distribute_module(tn.nn.Linear(2, 2), mesh)
+    assert isinstance(layer.weight, dt.DTensor)
+    with pytest.raises(RuntimeError, match="only be called once on a module"):
+        dt.distribute_module(layer, mesh)

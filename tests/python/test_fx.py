@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import linecache
 import operator
 import pickle
 from typing import Any
@@ -355,3 +357,43 @@ def test_tracers_say_what_attributes_are() -> None:
 
     found = Buffers().trace(Scaled()).find_nodes(op="get_attr")
     assert [n.target for n in found] == ["weight", "part.0", "mask"]
+
+
+def test_what_writes_stays_in_a_graph():
+    graph = tn.fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_method("__setitem__", (x, 0, 7.0))
+    graph.call_method("add_", (x, 1))
+    graph.call_function(tn.neg, (x,))
+    graph.output(x)
+    assert graph.eliminate_dead_code()
+    assert [n.target for n in graph.nodes if n.op.startswith("call")] == ["__setitem__", "add_"]
+    assert tn.fx.GraphModule(tn.nn.Module(), graph)(tn.zeros(2)).tolist() == [8, 1]
+
+
+def test_lines_of_functions_go_with_them(tmp_path):
+    class Twice(tn.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    tn.jit.script(Twice()).save(str(tmp_path / "twice.pt"))
+
+    def use() -> None:
+        made = tn.fx.symbolic_trace(Twice())
+        assert made(tn.ones(1)).tolist() == [2]
+        made.recompile()
+        unit = tn.jit.CompilationUnit("def f(x):\n    return x + 1\n")
+        assert unit.f(tn.ones(1)).tolist() == [2]
+        assert tn.jit.load(str(tmp_path / "twice.pt"))(tn.ones(1)).tolist() == [2]
+        assert tn.compile(lambda x: x * 2 + 1, fullgraph=True)(tn.ones(1)).tolist() == [3]
+
+    use()
+    gc.collect()
+    before = set(linecache.cache)
+    for _ in range(3):
+        use()
+    for _ in range(3):  # classes in circles go one after the other
+        gc.collect()
+    assert {n for n in set(linecache.cache) - before if n.startswith("<")} == set()
+    kept = tn.fx.symbolic_trace(Twice())
+    assert "x * 2" in "".join(linecache.getlines(type(kept).forward.__code__.co_filename))

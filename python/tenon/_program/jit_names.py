@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import linecache
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import tenon
+from tenon._program.source_lines import keep_lines
 from tenon.nn import Module
 
 __all__ = [
@@ -60,9 +60,9 @@ class CompilationUnit:
     def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> None:
         """Adds the functions of another text, which may call those that are there."""
         name = f"<jit text {next(_count)}>"
-        linecache.cache[name] = (len(lang), None, lang.splitlines(True), name)
         head = str(tenon.float32).split(".")[0]
         space: dict[str, Any] = {head: tenon, "Tensor": tenon.Tensor, **self._functions}
+        keep_lines(name, lang, space)
         before = dict(space)
         exec(compile(lang, name, "exec"), space)
         for key, value in space.items():

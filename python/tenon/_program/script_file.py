@@ -11,7 +11,6 @@ import ast
 import base64
 import copy
 import itertools
-import linecache
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -20,6 +19,7 @@ import tenon
 from tenon import _program
 from tenon._program import script_words as words
 from tenon._program.script import Source
+from tenon._program.source_lines import keep_lines
 from tenon.io.errors import FileFormatError
 from tenon.nn import Module
 from tenon.nn.modules._slots import SLOT_NAMES, Slots
@@ -397,7 +397,7 @@ class Reader:
             file = f"<script {name} {next(_texts)}>"
             scope: dict[str, Any] = {"__builtins__": words.BUILTINS, "__name__": "script"}
             exec(compile(ast.fix_missing_locations(tree), file, "exec"), scope)  # makes a function
-            linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+            keep_lines(file, text, scope)
             fn = scope.pop(tree.body[0].name)
             scope[words.FORMAT] = words.format_text
             made.append(fn)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import itertools
-import linecache
 import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import tenon
+from tenon._program.source_lines import keep_lines
 from tenon.fx.graph import CodeGen, Graph, PythonCode
 from tenon.nn import Module
 
@@ -26,8 +26,8 @@ _TOLD = {
 def _compiled(code: PythonCode) -> Any:
     """The forward function of a source, with lines that tracebacks can show."""
     name = f"<eval_with_key>.{next(_count)}"
-    linecache.cache[name] = (len(code.src), None, code.src.splitlines(True), name)
     space = dict(code.globals)
+    keep_lines(name, code.src, space)
     exec(compile(code.src, name, "exec"), space)
     return space["forward"]
 

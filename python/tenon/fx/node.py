@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon
-from tenon._tensor.called import arguments_of, name_of
+from tenon._tensor.called import arguments_of, is_inplace, name_of
 from tenon.fx.immutable_collections import immutable_dict, immutable_list
 
 # What may stand among a node's arguments beside nodes and containers of them.
@@ -239,9 +239,7 @@ class Node:
         if self.op in ("call_function", "call_method"):
             if callable(self.target):
                 name = name_of(self.target)
-            in_place = name.endswith("_") and not name.startswith("__")
-            if "::" in name:
-                in_place = any(arguments_of(name).values())
+            in_place = is_inplace(name) or any(arguments_of(name).values())
             known = in_place or name in ("setitem", "manual_seed") or "out" in self.kwargs
             return known or self.target in _acting
         return False

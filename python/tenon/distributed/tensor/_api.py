@@ -414,6 +414,9 @@ def distribute_module(
     those that are cut, the others are replicated. input_fn(module, inputs, mesh) and
     output_fn(module, outputs, mesh) convert what goes in and comes out."""
     mesh = _mesh(device_mesh)
+    if getattr(module, "_distribute_module_applied", False):
+        raise RuntimeError("distribute_module should only be called once on a module, but it has "
+                           "already been called on this module!")  # fmt: skip
     for name, part in module.named_modules():
         if partition_fn is not None:
             partition_fn(name, part, mesh)
@@ -428,6 +431,7 @@ def distribute_module(
         module.register_forward_pre_hook(lambda m, inputs: input_fn(m, inputs, mesh))
     if output_fn is not None:
         module.register_forward_hook(lambda m, inputs, outputs: output_fn(m, outputs, mesh))
+    module._distribute_module_applied = True  # type: ignore[assignment]
     return module
 
 
