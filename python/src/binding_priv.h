@@ -73,6 +73,11 @@ static inline tn_host_slots *tnp_host(tn_tensor *t) {
 }
 /* A tensor of no subclass, where no mode wants to see calls. */
 static inline bool tnp_is_plain(PyObject *o) { return Py_TYPE(o) == tnp.plain; }
+/* A tensor of vmap: it shows one element and stands for many. */
+bool tnp_stands_for_many(PyObject *o);
+/* Says of such a tensor that `what` takes the memory of one; true, with the error set. */
+bool tnp_refuse_many(PyObject *o, const char *what);
+
 static inline bool tnp_is_tensor(PyObject *o) {
     return Py_TYPE(o) == tnp.tensor || PyType_IsSubtype(Py_TYPE(o), tnp.tensor);
 }

@@ -236,3 +236,20 @@ def test_arguments_with_names_are_what_they_are_by_place() -> None:
         lambda a: F.interpolate(a[None], scale_factor=2.0, mode="nearest"),
     ):
         tn.testing.assert_close(tn.vmap(call)(x), tn.stack([call(a) for a in x]))
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda v, x: tn.tensor(v), lambda v, x: tn.tensor([v[0], v[1]]),
+        lambda v, x: tn.from_numpy(np.asarray(v)), lambda v, x: tn.from_dlpack(v),
+        lambda v, x: setattr(x, "data", v), lambda v, x: x.set_(v), lambda v, x: 1.0 in v,
+        lambda v, x: tn.add(x, v, out=x), lambda v, x: tn.sort(v, out=(x, x.long())),
+    ],
+)  # fmt: skip
+def test_what_takes_memory_takes_no_mapped_tensor(take):
+    """It would see the first element alone."""
+    x = tn.zeros(3)
+    with pytest.raises(RuntimeError, match="vmap"):
+        tn.vmap(lambda v: take(v, x))(tn.eye(3))
+    assert x.equal(tn.zeros(3))

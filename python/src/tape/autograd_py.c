@@ -14,16 +14,9 @@ static void tensors_free(tensors *list) {
     Py_XDECREF(list->seq);
 }
 
-/* An element of vmap, which shows one tensor and stands for many. */
-static bool stands_for_many(PyObject *item) {
-    PyObject *type = (PyObject *)Py_TYPE(item);
-    if (!PyObject_HasAttrString(type, "_stands_for_many")) return false;
-    PyErr_SetString(PyExc_RuntimeError,
-                    "backward() called inside a functorch transform. This is not supported, please "
-                    "use functorch.grad or functorch.vjp instead or call backward() outside of "
-                    "functorch transforms.");
-    return true;
-}
+#define IN_A_TRANSFORM                                                                             \
+    "backward() called inside a functorch transform. This is not supported, please use "           \
+    "functorch.grad or functorch.vjp instead or call backward() outside of functorch transforms."
 
 /* A tensor, a sequence of tensors (or None where allowed), or None for no list. */
 static bool tensors_of(PyObject *o, bool allow_none, const char *what, tensors *ret) {
@@ -37,7 +30,10 @@ static bool tensors_of(PyObject *o, bool allow_none, const char *what, tensors *
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *item = PyTuple_GetItem(ret->seq, i);
         if (tnp_is_tensor(item)) {
-            if (stands_for_many(item)) return false;
+            if (tnp_stands_for_many(item)) {
+                PyErr_SetString(PyExc_RuntimeError, IN_A_TRANSFORM);
+                return false;
+            }
             ret->v[i] = tnp_of(item);
         } else if (item != Py_None || !allow_none) {
             PyErr_Format(PyExc_TypeError, "%s must be Tensors, not %R", what,

@@ -59,6 +59,10 @@ int tnp_getbuffer(PyObject *self, Py_buffer *view, int flags) {
     }
     int32_t dtype = tn_view_dtype(v);
     bool packed = tn_view_is_contiguous(v);
+    if (tnp_refuse_many(self, "the buffer protocol")) {
+        view->obj = NULL;
+        return -1;
+    }
     tn_program_note_read(t);
     if (tn_view_device(v) != 0) return refuse(view, "the tensor is not in the memory of the CPU");
     if (v->word & TN_W_LAYOUT) return refuse(view, "a sparse tensor has no memory of its own");
@@ -332,6 +336,7 @@ PyObject *tnp_to_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version,
                                      &device, &copy))
         return NULL;
+    if (tnp_refuse_many(self, "__dlpack__()")) return NULL;
     tn_tensor *t = tnp_of(self);
     const tn_view *v = tn_tensor_view(t);
     if (tnp_check(tn_tensor_show(t)) < 0) return NULL;

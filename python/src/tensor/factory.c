@@ -24,6 +24,7 @@ static PyObject *item(PyObject *o, Py_ssize_t i) {
 static PyObject *as_list(PyObject *o, int32_t *ret_dtype) {
     *ret_dtype = -1;
     if (tnp_is_tensor(o)) {
+        if (tnp_refuse_many(o, "tensor()")) return NULL;
         *ret_dtype = tn_tensor_dtype(tnp_of(o));
         return tnp_tolist(tnp_of(o));
     }
@@ -138,7 +139,8 @@ static bool scan_element(const tn_tensor *t, scan *s) {
 
 static bool scan_numbers(PyObject *o, int32_t dim, scan *s) {
     tn_scalar number;
-    if (tnp_is_tensor(o) && dim == s->ndim) return scan_element(tnp_of(o), s);
+    if (tnp_is_tensor(o) && dim == s->ndim)
+        return !tnp_refuse_many(o, "tensor()") && scan_element(tnp_of(o), s);
     if (!is_sequence(o)) {
         int r = number_of(o, s->want, &number);
         if (r < 0) return false;
@@ -314,6 +316,7 @@ tn_tensor *tnp_tensor_from(PyObject *data, int32_t dtype, int copy) {
     tn_tensor *t = NULL;
     bool shares = true; /* t looks at memory of `data` */
     if (tnp_is_tensor(data)) {
+        if (copy == 1 && tnp_refuse_many(data, "tensor()")) return NULL;
         t = copy == 1 ? tnp_detached(tnp_of(data)) : tn_tensor_ref(tnp_of(data));
     } else if (tnp_is_numpy_array(data) ||
                (!is_sequence(data) && !tnp_is_numpy_scalar(data) && PyObject_CheckBuffer(data))) {

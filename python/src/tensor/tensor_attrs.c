@@ -241,12 +241,27 @@ ATTR(get_data) {
     tn_status st = tn_data(tnp_of(self), &r);
     return st == TN_OK ? tnp_same_class(self, tnp_wrap(r)) : tnp_raise(st);
 }
+bool tnp_stands_for_many(PyObject *o) {
+    return Py_TYPE(o) != tnp.tensor &&
+           PyObject_HasAttrString((PyObject *)Py_TYPE(o), "_stands_for_many");
+}
+
+bool tnp_refuse_many(PyObject *o, const char *what) {
+    if (!tnp_stands_for_many(o)) return false;
+    PyErr_Format(PyExc_RuntimeError,
+                 "vmap: %s takes the memory of a tensor, and a mapped tensor has none of its own: "
+                 "it stands for many elements",
+                 what);
+    return true;
+}
+
 static int set_data(PyObject *self, PyObject *value, void *unused) {
     (void)unused;
     if (!value || !tnp_is_tensor(value)) {
         PyErr_SetString(PyExc_TypeError, "Variable data has to be a tensor");
         return -1;
     }
+    if (tnp_refuse_many(value, "data =")) return -1;
     return tnp_check(tn_tensor_set_data(tnp_of(self), tnp_of(value)));
 }
 

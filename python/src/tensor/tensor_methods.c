@@ -353,6 +353,7 @@ static PyObject *set_(PyObject *self, PyObject *args, PyObject *kwargs) {
                                      &strides))
         return NULL;
     bool tensor = tnp_is_tensor(source);
+    if (tensor && tnp_refuse_many(source, "set_()")) return NULL;
     PyObject *row = tensor ? source : row_of(source);
     if (!row) return tnp_type_error("set_() takes a Tensor or a storage, not %U", source);
     if (tensor) Py_INCREF(row);

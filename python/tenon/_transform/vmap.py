@@ -97,7 +97,7 @@ class Batched(tenon.Tensor):
 
     _batch: tenon.Tensor
     _level: int
-    _stands_for_many = True  # no pass of gradients takes it as the one that it looks like
+    _stands_for_many = True  # the extension does not take it as the one that it looks like
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -120,6 +120,7 @@ class Batched(tenon.Tensor):
         )
 
     item = tolist = numpy = __int__ = __float__ = __index__ = __complex__ = __array__ = _no_value
+    __contains__ = _no_value
 
     @property
     def requires_grad(self) -> bool:  # type: ignore[override]

@@ -68,9 +68,11 @@ class Call:
 
     def check_target(self) -> None:
         """What is written by each element must have a place for each."""
-        self.check_written(
+        written = (
             self.args[:1] if self.is_inplace else written_by(self.name, self.args, self.kwargs)
         )
+        out = self.kwargs.get("out")
+        self.check_written((*written, *(out if isinstance(out, (list, tuple)) else [out])))
 
     def check_written(self, written: Iterable[Any]) -> None:
         if any(isinstance(v, tenon.Tensor) and not self.maps(v) for v in written):
