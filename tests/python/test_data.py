@@ -468,3 +468,43 @@ def test_words_that_seed_numpy_in_workers():
         return [state(base, worker) for base, worker in ((0, 0), (5, 1), (2**40 + 3, 7))]
 
     stored.same(run(tenon), stored.of_torch(run))
+
+
+class Wants(Exception):
+    """Cannot be made of a text."""
+
+    def __init__(self, a, b):
+        super().__init__(a, b)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(ValueError("odd"), ValueError), (KeyError("key"), KeyError), (Wants(1, 2), RuntimeError)],
+)
+def test_what_a_worker_says_of_an_error(error, kind):
+    """The class where it can be made of a text, the name, the place and the samples always."""
+    parts = importlib.import_module("tenon.utils.data._utils.worker")
+    told = {
+        "samples [3, 4]": [3, 4], "the next samples of its stream": [None, None],
+        "samples 7": 7, f"samples {'[0, ' + '0, ' * 65 + '0'}...": [0] * 90,
+    }  # fmt: skip
+    for text, index in told.items():
+        try:
+            raise error
+        except Exception:
+            failure = parts._Failure(2, parts._samples(index))
+        with pytest.raises(kind) as caught:
+            failure.reraise()
+        assert type(caught.value) is kind
+        said = str(caught.value)
+        assert said.startswith(f"Caught {type(error).__name__} in DataLoader worker process 2.\n")
+        assert "Original Traceback" in said and said.endswith(f"\nIt made {text}.")
+    assert parts._samples(None) == "the next samples of its stream"
+
+
+def test_more_workers_than_processors_are_warned_of(monkeypatch):
+    monkeypatch.setattr(multiprocessing, "cpu_count", lambda: 3)
+    loader = DataLoader(range(4), num_workers=4)
+    with pytest.warns(UserWarning, match=r"4 worker processes in total.*system is 3"):
+        loader.check_worker_number_rationality()
+    DataLoader(range(4), num_workers=3).check_worker_number_rationality()

@@ -258,6 +258,13 @@ def test_data_sets(tmp_path):
     x, y = data[3]
     assert y == 3 and np.array_equal((x[0] * 255).round().numpy(), pixels[3]) and len(data) == 5
     assert "Split: Train" in repr(data)
+    for missing in ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+        for name in ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+            (raw / name).unlink(missing_ok=True)
+            if name != missing:
+                (raw / name).write_bytes(b"\0\0\x08\x01" + (0).to_bytes(4, "big"))
+        with pytest.raises(RuntimeError, match="t10k-images-idx3-ubyte.*MNIST/raw"):
+            datasets.MNIST(tmp_path, train=False)
     (raw / "train-labels-idx1-ubyte").write_bytes(b"\0\0\x08\x01" + (9).to_bytes(4, "big"))
     with pytest.raises(ValueError, match="holds 0 numbers, not 9"):
         datasets.MNIST(tmp_path)

@@ -367,12 +367,20 @@ def rotate(
         if isinstance(color, (int, float)) and len(img.getbands()) > 1:
             color = (int(color),) * len(img.getbands())
         return img.rotate(angle, PILLOW[mode.value], expand, center, fillcolor=color)
-    if expand:
-        return pil_to_tensor(rotate(to_pil_image(img), angle, interpolation, True, center, fill))
     w, h = size_of(img)
     offset = [0.0, 0.0] if center is None else [1.0 * (c - s * 0.5) for c, s in zip(center, (w, h))]
     matrix = _inverse_affine(offset, -angle, [0.0, 0.0], 1.0, [0.0, 0.0])
-    return _moved(img, matrix, mode, fill)
+    return _moved(img, matrix, mode, fill, _around(matrix, w, h) if expand else None)
+
+
+def _around(matrix: list[float], w: int, h: int) -> tuple[int, int]:
+    """Width and height of what a picture takes that is moved so, with all of its corners."""
+    corners = tenon.tensor([[x * w, y * h, 1.0] for x in (-0.5, 0.5) for y in (-0.5, 0.5)])
+    moved = corners @ tenon.tensor(matrix).view(2, 3).T + tenon.tensor([w * 0.5, h * 0.5])
+    low, high = moved.amin(0), moved.amax(0)
+    # Rounding does not make an element more, nor less.
+    sides = (high / 1e-4).trunc().mul(1e-4).ceil() - (low / 1e-4).trunc().mul(1e-4).floor()
+    return int(sides[0]), int(sides[1])
 
 
 def affine(
@@ -418,11 +426,16 @@ def _inverse_affine(
     return matrix
 
 
-def _moved(img: Tensor, matrix: list[float], mode: InterpolationMode, fill: Any) -> Tensor:
-    """Each place of the result from where the matrix says, counted from the middle."""
+def _moved(
+    img: Tensor, matrix: list[float], mode: InterpolationMode, fill: Any,
+    size: tuple[int, int] | None = None,
+) -> Tensor:  # fmt: skip
+    """Each place of the result from where the matrix says, counted from the middle. size: width and
+    height of the result, where they are not the picture's."""
     w, h = size_of(img)
-    x = tenon.arange(w, dtype=tenon.float32) + (0.5 - w * 0.5)
-    y = (tenon.arange(h, dtype=tenon.float32) + (0.5 - h * 0.5)).unsqueeze(1)
+    wide, high = size or (w, h)
+    x = tenon.arange(wide, dtype=tenon.float32) + (0.5 - wide * 0.5)
+    y = (tenon.arange(high, dtype=tenon.float32) + (0.5 - high * 0.5)).unsqueeze(1)
     a, b, c, d, e, f = matrix
     across = a * x + b * y + c + (w * 0.5 - 0.5)
     down = d * x + e * y + f + (h * 0.5 - 0.5)
