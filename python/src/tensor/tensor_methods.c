@@ -345,10 +345,23 @@ static PyObject *set_from(PyObject *self, const tn_tensor *src, bool whole, long
     return self;
 }
 
+/* Memory without bytes: the one before is let go. */
+static PyObject *set_to_nothing(PyObject *self) {
+    tn_tensor *t = tnp_of(self), *empty = NULL;
+    const int64_t none = 0;
+    if (tnp_check(tn_tensor_new(tn_tensor_dtype(t), tn_tensor_device(t), 1, &none, &empty)) < 0)
+        return NULL;
+    PyObject *result = set_from(self, empty, false, 0, NULL, NULL);
+    tn_tensor_unref(&empty);
+    return result;
+}
+
 static PyObject *set_(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"source", "storage_offset", "size", "stride", NULL};
     PyObject *source = NULL, *sizes = NULL, *strides = NULL;
     long long offset = 0;
+    if (PyTuple_Size(args) == 0 && (!kwargs || PyDict_Size(kwargs) == 0))
+        return set_to_nothing(self);
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|LOO:set_", names, &source, &offset, &sizes,
                                      &strides))
         return NULL;
