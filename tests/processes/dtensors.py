@@ -320,6 +320,15 @@ def check_terms() -> None:
             given = d if kind != "byte" else d.abs()
             want = whole if kind != "byte" else whole.abs()
             close(getattr(given, kind)().full_tensor(), getattr(want, kind)(), f"{kind} of {op}")
+        for moved, plain in (
+            (torch.cat([d, d]), torch.cat([whole, whole])), (d.split(3)[1], whole.split(3)[1]),
+            (torch.stack([d, d], 1), torch.stack([whole, whole], 1)), (d.flip(0), whole.flip(0)),
+            (d.chunk(2, 1)[0], whole.chunk(2, 1)[0]),
+        ):  # fmt: skip
+            assert moved.placements == d.placements  # nothing is exchanged
+            close(moved.full_tensor(), plain, f"moved terms of {op}")
+        close(torch.cat([d, distribute_tensor(terms, MESH)]).full_tensor(),
+              torch.cat([whole, terms]), f"terms of {op} beside what is whole")  # fmt: skip
         close(d.to(torch.int32).full_tensor(), whole.to(torch.int32), f"to of {op}")
         close(d.sum(0, dtype=torch.int64).full_tensor(), whole.sum(0, dtype=torch.int64), op)
     for size, p in itertools.product((1, 4), (0.5, 1, 2, -2.0)):
@@ -365,6 +374,8 @@ def check_functions() -> None:
     whole = distribute_tensor(torch.arange(8).view(2, 2, 2), MESH, [Shard(0)] * MESH.ndim)
     want = torch.baddbmm(*[torch.arange(8).view(2, 2, 2)] * 3, beta=0.2, alpha=0.6)
     close(torch.baddbmm(whole, whole, whole, beta=0.2, alpha=0.6).full_tensor(), want, "baddbmm")
+    assert whole.count_nonzero(0, 1).full_tensor().tolist() == [3, 4]
+    refused(TypeError, "must be bool", lambda: whole.unique(1))
     for dim in (5, -4):
         refused(IndexError, "", lambda d=dim: whole.flatten(d))
         refused(IndexError, "", lambda d=dim: whole.unsqueeze(2 * d))

@@ -167,6 +167,7 @@ def overridable(
                 raise
             raise refusal from err
 
+    call.check_flags = functools.partial(_check_flags, function, checked)  # type: ignore[attr-defined]
     _asking.add(call)
     return call
 

@@ -267,6 +267,7 @@ def _decomposed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     mesh = next(t.device_mesh for t in tensors if isinstance(t, api.DTensor))
     for t in tensors if name_of(func) not in TAKE_PLAIN else ():
         _as_dtensor(t, mesh, name_of(func))
+    func.check_flags(args, kwargs)
     outer, _modes.inside = getattr(_modes, "inside", None), func
     try:
         with implicit_replication():

@@ -279,10 +279,11 @@ def _keep(call: Call, position: int = 2) -> bool:
 
 @rule("sum", "nansum", "count_nonzero")
 def total(call: Call) -> Plan | None:
+    counted = call.name == "count_nonzero"
     dims = _dims(call)
-    if dims is None:
+    if dims is None or (counted and len(call.args) > 2):  # dimensions one by one
         return None
-    keep = call.name != "count_nonzero" and _keep(call)
+    keep = not counted and _keep(call)
     linear = call.name == "sum" and call.kwargs.get("dtype") is None
     return _reduction(call, dims, keep, "sum", linear)
 

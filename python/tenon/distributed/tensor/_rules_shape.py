@@ -197,10 +197,11 @@ def expand(call: Call) -> Plan | None:
 # ---- Pieces and joins ----------------------------------------------------------------------------
 
 
-def _free(call: Call, dims: list[int], shape: Any, which: int = 0) -> Plan:
-    """Parts do it where none of the dimensions is cut; others than the one tensor are whole."""
+def _free(call: Call, dims: list[int], shape: Any, which: int = 0, terms: bool = False) -> Plan:
+    """Parts do it where none of the dimensions is cut; others than the one tensor are whole.
+    terms: terms of a sum may stay, as the operator only moves numbers."""
     layout = tuple(
-        R if p.is_partial() or (isinstance(p, Shard) and p.dim in dims) else p
+        R if (p.is_partial() and not terms) or (isinstance(p, Shard) and p.dim in dims) else p
         for p in call.tensors[which].placements
     )
     whole = (Replicate(),) * call.mesh.ndim
@@ -224,8 +225,14 @@ def pieces(call: Call) -> Plan | None:
     else:
         sizes = list(given)
     shape = x._spec.shape
-    plan = _free(call, [dim], [(*shape[:dim], n, *shape[dim + 1 :]) for n in sizes])
-    return plan
+    shapes = [(*shape[:dim], n, *shape[dim + 1 :]) for n in sizes]
+    return _free(call, [dim], shapes, terms=True)
+
+
+def _joined(call: Call) -> list[Placement]:
+    """How tensors lie that are joined: as the first one, and as terms where all are."""
+    each = zip(*[t.placements for t in call.tensors], strict=True)
+    return [R if here[0].is_partial() and len(set(here)) > 1 else here[0] for here in each]
 
 
 @rule("cat", "concat", "concatenate")
@@ -233,10 +240,7 @@ def cat(call: Call) -> Plan | None:
     dim, first = _dimension(call, 1, 0), call.tensors[0]
     if dim is None or any(x.ndim != first.ndim for x in call.tensors):
         return None
-    layout = tuple(
-        R if p.is_partial() or (isinstance(p, Shard) and p.dim == dim) else p
-        for p in first.placements
-    )
+    layout = tuple(R if isinstance(p, Shard) and p.dim == dim else p for p in _joined(call))
     shape = list(first._spec.shape)
     shape[dim] = sum(x._spec.shape[dim] for x in call.tensors)
     return Plan([layout] * len(call.tensors), layout, tuple(shape))
@@ -249,7 +253,7 @@ def stack(call: Call) -> Plan | None:
     if type(dim) is not int or not -n <= dim < n:
         return None
     dim %= n
-    layout = tuple(R if p.is_partial() else p for p in first.placements)
+    layout = tuple(_joined(call))
     got = tuple(Shard(p.dim + (p.dim >= dim)) if isinstance(p, Shard) else p for p in layout)
     shape = list(first._spec.shape)
     shape.insert(dim, len(call.tensors))
@@ -270,7 +274,7 @@ def flip(call: Call) -> Plan | None:
     dims, x = _sizes(call.args[1:], "dims", call), call.tensors[0]
     if dims is None or any(not -x.ndim <= d < x.ndim for d in dims):
         return None
-    return _free(call, [d % x.ndim for d in dims], x._spec.shape)
+    return _free(call, [d % x.ndim for d in dims], x._spec.shape, terms=True)
 
 
 @rule("sort", "topk")
