@@ -117,7 +117,6 @@ class Format:
             return
         plain = [v for v in values if math.isfinite(v) and v != 0]
         if not plain:
-            self.scientific = OPTIONS.sci_mode or False
             return
         smallest, largest = min(map(abs, plain)), max(map(abs, plain))
         self.whole = all(v == math.ceil(v) for v in plain)
