@@ -1,6 +1,6 @@
 /* map_wide.h: formulas on whole vectors of float that compilers do not find by themselves: gelu, where
  * one instruction picks from a table of 32 (AVX-512) or 8 floats (AVX2), and for AVX-512 sigmoid, its
- * kin and the exponential. WIDE_<op> tells map_tmpl.h that wide_<op> takes the place of f_<op>. Largest
+ * kin, the exponential and powers. WIDE_<op> tells map_tmpl.h that wide_<op> takes the place of f_<op>. Largest
  * errors as in scalar_f32.h, of gelu 2.2 ulp. An element's result does not depend on its neighbours. */
 #ifndef CPU_MAP_WIDE_H
 #define CPU_MAP_WIDE_H
@@ -90,6 +90,8 @@ VEC_INLINE vec wide__gelu_tanh(vec x) {
 }
 
 VEC_INLINE vec wide_abs(vec x) { return (vec)_mm512_abs_ps((__m512)x); }
+
+#include "map_wide_pow.h"
 
 #else
 VEC_INLINE vec wide_fma(vec a, vec b, vec c) {
