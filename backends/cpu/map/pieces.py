@@ -1,6 +1,7 @@
-"""pieces.py OUT: writes the tables of map_wide.h and map_wide_pow.h, polynomials for 32 or, for AVX2,
-8 neighbouring intervals of a function. Row 0 is what rounding took from row 1, the constant terms,
-and the other rows hold the powers upwards; for logarithms 1 / c and log2(c), a c in each of 16."""
+"""pieces.py OUT: writes the tables of map_wide.h and map_wide_pow.h. Polynomials for 32 or, for
+AVX2, 8 neighbouring intervals of a function: row 0 is what rounding took from row 1, the constant
+terms, and the other rows hold the powers upwards. For logarithms 1 / c and log2(c), with a c in
+each of 16 intervals."""
 
 import math
 import struct
