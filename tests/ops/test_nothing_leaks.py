@@ -242,10 +242,10 @@ def test_what_a_tensor_does_leaves_nothing(name: str) -> None:
 @pytest.mark.parametrize("reset", [False, True])
 def test_graphs_leave_nothing(reset: bool) -> None:
     """Tensors, memory, numbers and generators that a graph holds end with it."""
-    x, drawn = tn.ones(40, 3), tn.Generator()
+    x = tn.ones(40, 3)
 
     def step() -> None:
-        graph = tn.Graph()
+        graph, drawn = tn.Graph(), tn.Generator()
         with tn.graph(graph):
             y = (x * 2.5 + x[:, :1]).sum(1)
             y.mul_(tn.rand(40, generator=drawn))
