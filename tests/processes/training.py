@@ -73,6 +73,7 @@ else:
         if "copied" in options and i in (3, 6):
             held = optimizer.state_dict()
             ddp = copy.deepcopy(ddp) if i == 3 else pickle.loads(pickle.dumps(ddp))
+            assert ddp.process_group is dist.group.WORLD
             net = ddp.module
             optimizer = torch.optim.SGD(ddp.parameters(), lr=0.2, momentum=0.9)
             optimizer.load_state_dict(held)

@@ -91,7 +91,7 @@ class DistributedDataParallel(Module, Joinable):
         self.broadcast_buffers = broadcast_buffers
         if process_group is None and device_mesh is not None:
             process_group = device_mesh.get_group()
-        self.process_group = process_group
+        self.process_group = process_group or distributed.group.WORLD
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = static_graph
@@ -135,6 +135,7 @@ class DistributedDataParallel(Module, Joinable):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy averages over the processes, too; a communication hook is to be registered."""
         Module.__setstate__(self, state)
+        self.process_group = distributed.group.WORLD
         if distributed.get_world_size() > 1:
             self._make_reducer()
 
