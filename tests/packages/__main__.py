@@ -93,6 +93,7 @@ NAMES = {
     "lightning": "lightning", "pyro": "pyro_ppl", "ignite": "pytorch_ignite",
     "transformers_families": "transformers", "whisper": "openai_whisper",
     "open_clip": "open_clip_torch", "torchcrf": "pytorch_crf",
+    "laplace": "laplace_torch", "torchmin": "pytorch_minimize",
 }  # fmt: skip
 
 
