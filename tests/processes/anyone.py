@@ -8,19 +8,11 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from expected import expect
 
 dist.init_process_group(sys.argv[1], timeout=timedelta(seconds=60))
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
 OTHERS = range(1, SIZE)
-
-
-def expect(kind: type[Exception], text: str, call) -> None:
-    try:
-        call()
-    except kind as err:
-        assert text in str(err), err
-    else:
-        raise AssertionError(f"nothing was said of {text!r}")
 
 
 def check_each_sender_is_named() -> None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 import numpy as np
 import torch
 import torch.distributed as dist
+from expected import expect
 
 dist.init_process_group(sys.argv[1], timeout=timedelta(seconds=60))
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
@@ -353,15 +354,6 @@ def check_default_store() -> None:
     store.set(f"from {RANK}", str(RANK))
     assert [store.get(f"from {r}") for r in RANKS] == [str(r).encode() for r in RANKS]
     dist.barrier()
-
-
-def expect(kind: type[Exception], text: str, call) -> None:
-    try:
-        call()
-    except kind as err:
-        assert text in str(err), err
-    else:
-        raise AssertionError(f"nothing was said of {text!r}")
 
 
 def check_mistakes() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from expected import expect
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     apply_activation_checkpointing,
 )
@@ -571,14 +572,6 @@ def check_states_of_the_first_rank() -> None:
 
 
 def check_mistakes() -> None:
-    def expect(kind, text, call):
-        try:
-            call()
-        except kind as err:
-            assert text in str(err), err
-        else:
-            raise AssertionError(f"nothing was said of {text!r}")
-
     scalar = torch.nn.Module()
     scalar.register_parameter("a", torch.nn.Parameter(torch.tensor(1.0)))
     expect(ValueError, "scalar parameters", lambda: fully_shard(scalar))

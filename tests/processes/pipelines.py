@@ -8,6 +8,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from expected import expect
 from torch.distributed.pipelining import (
     PipelineStage,
     Schedule1F1B,
@@ -163,14 +164,6 @@ def check_orders() -> None:
 
 
 def check_mistakes() -> None:
-    def expect(kind, text, call):
-        try:
-            call()
-        except kind as err:
-            assert text in str(err), err
-        else:
-            raise AssertionError(f"nothing was said of {text!r}")
-
     layer = torch.nn.Linear(2, 2)
     stage = PipelineStage(layer, RANK, SIZE, "cpu")
     expect(ValueError, "must be greater than or equal to", lambda: Schedule1F1B(stage, 1))

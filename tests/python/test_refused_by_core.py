@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import stored
 import tenon as tn
-from refusals import Refusal, by_name, check, outcome
+from refusals import Refusal, by_name, check, check_beside
 
 Call = Callable[[Any], Any]
 
@@ -124,9 +123,7 @@ CASES = by_name(own=OWN)
 
 @pytest.mark.parametrize("name", SHARED)
 def test_refused_with_words_and_pytorchs_class(name: str) -> None:
-    words, call = SHARED[name]
-    check((Exception, words, lambda: call(tn)))
-    stored.same(outcome(call, tn), stored.of_torch(lambda torch: outcome(call, torch)))
+    check_beside(*SHARED[name])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -4,7 +4,6 @@ call, its class of error is PyTorch's."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import struct
 from collections.abc import Callable
@@ -12,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stored
 import tenon as tn
 import tenon.nn.functional as F
-from refusals import Refusal, by_name, check, outcome
+from refusals import Refusal, by_name, check, check_beside, part
 from tenon import array_api as xp
 from tenon._plugin import schema_parts, skeleton
 from tenon._torch import functions as private
@@ -30,10 +28,6 @@ from tenon.vision import transforms as T
 from tenon.vision.transforms import functional as TF
 
 Call = Callable[[Any], Any]
-
-
-def part(lib: Any, *names: str) -> Any:
-    return importlib.import_module(".".join([lib.__name__, *names]))
 
 
 def quantization(lib: Any) -> Any:
@@ -138,10 +132,7 @@ SHARED: dict[str, tuple[str, Call]] = {
 
 @pytest.mark.parametrize("name", SHARED)
 def test_refused_with_words_and_pytorchs_class(name: str) -> None:
-    words, call = SHARED[name]
-    with pytest.raises(Exception, match=words):
-        call(tn)
-    stored.same(outcome(call, tn), stored.of_torch(lambda torch: outcome(call, torch)))
+    check_beside(*SHARED[name])
 
 
 A, V, E, X = AssertionError, ValueError, TypeError, IndexError

@@ -3,25 +3,13 @@ with the words that only this check says, and with PyTorch's class of error."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-import stored
-import tenon as tn
-from refusals import check, outcome
+from refusals import check_beside, part, private
 
 Call = Callable[[Any], Any]
-
-
-def part(lib: Any, *names: str) -> Any:
-    return importlib.import_module(".".join([lib.__name__, *names]))
-
-
-def private(lib: Any, *names: str) -> Any:
-    """The same among PyTorch's private modules."""
-    return part(lib, *(["_torch", *names] if lib is tn else names))
 
 
 # ---- Steps ---------------------------------------------------------------------------------------
@@ -447,6 +435,4 @@ ALL = STEPS | LAYERS | GRADIENTS | GRIDS_AND_DATA
 
 @pytest.mark.parametrize("name", ALL)
 def test_refused_with_words_and_pytorchs_class(name: str) -> None:
-    words, call = ALL[name]
-    check((Exception, words, lambda: call(tn)))
-    stored.same(outcome(call, tn), stored.of_torch(lambda torch: outcome(call, torch)))
+    check_beside(*ALL[name])
