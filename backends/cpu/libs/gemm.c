@@ -355,8 +355,10 @@ tn_status cpu_gemm(const tn_call *call, const gemm_args *g) {
         return cpu_parallel(g->batch, 512, tiny_chunk, &tiny);
     }
     if (cpu_gemm_has_few(g)) return cpu_gemm_few(g);
-    gemm_args turned = transposed(g);
-    if (cpu_gemm_has_few(&turned)) return cpu_gemm_few(&turned);
+    if (g->n < g->m) {
+        gemm_args t = transposed(g);
+        if (cpu_gemm_has_few(&t)) return cpu_gemm_few(&t);
+    }
     if (g->m > INT_MAX || g->n > INT_MAX || g->k > INT_MAX) {
         return call->host->fail(TN_E_VALUE, -1, "matrix sizes must be below 2^31");
     }
@@ -392,6 +394,7 @@ void cpu_blas_init(void) {
     BLAS(openblas_set_num_threads)(1);
     cpu_blas_room_init();
     cpu_row_init(cpu_isa_pick());
+    cpu_gemm_few_init(cpu_isa_pick());
 }
 
 const char *cpu_blas_core(void) { return BLAS(openblas_get_corename)(); }

@@ -120,6 +120,10 @@ AVX2 static inline __m256i first_64(int64_t n) {
 
 /* ---- Which of them ----------------------------------------------------------------------------*/
 
+static cpu_isa isa;
+
+void cpu_gemm_few_init(cpu_isa picked) { isa = picked; }
+
 typedef void (*columns_fn)(const gemm_args *g, int64_t e, int64_t j, int64_t n);
 
 typedef struct job {
@@ -147,7 +151,6 @@ static bool has_dots(const gemm_args *g) { return g->b.rs == 1 && g->b.cs >= g->
  * small. The sums across vectors at the end of a dot must be few beside the dot. Narrow tiles
  * would read rows of B, each in a page of its own, too often. */
 bool cpu_gemm_has_few(const gemm_args *g) {
-    cpu_isa isa = cpu_isa_pick();
     bool real = g->dtype == TN_F32 || g->dtype == TN_F64, wide = isa == CPU_ISA_AVX512;
     if (!real || isa < CPU_ISA_AVX2 || g->m < 2 || g->m > FEW_MOST) return false;
     if (g->n < FEW_SIDE || g->k < FEW_SIDE) return false;
@@ -164,8 +167,7 @@ tn_status cpu_gemm_few(const gemm_args *g) {
         {{row_columns_f64_avx2, row_columns_f64_avx512},
          {dot_columns_f64_avx2, dot_columns_f64_avx512}},
     };
-    bool wide = cpu_isa_pick() == CPU_ISA_AVX512, dots = has_dots(g),
-         is_double = g->dtype == TN_F64;
+    bool wide = isa == CPU_ISA_AVX512, dots = has_dots(g), is_double = g->dtype == TN_F64;
     job j = {.g = g, .run = fns[is_double][dots][wide]};
     int64_t lanes = (wide ? 64 : 32) / (is_double ? 8 : 4);
     j.width = dots ? DOT_COLS : VECTORS * lanes;
@@ -174,6 +176,8 @@ tn_status cpu_gemm_few(const gemm_args *g) {
     return cpu_parallel(room_mul(g->batch, j.groups), 1 + (int64_t)(2e5 / work), run_groups, &j);
 }
 #else
+void cpu_gemm_few_init(cpu_isa picked) { (void)picked; }
+
 bool cpu_gemm_has_few(const gemm_args *g) {
     (void)g;
     return false;

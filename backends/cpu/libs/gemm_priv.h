@@ -16,6 +16,7 @@ bool cpu_gemm_has_bf16(const gemm_args *g);
 tn_status cpu_gemm_bf16(const tn_call *call, const gemm_args *g);
 /* A product in single or double precision with few rows, whose operands lie as its kernels read them, and
  * whether g is one. C may have any strides. */
+void cpu_gemm_few_init(cpu_isa picked);
 bool cpu_gemm_has_few(const gemm_args *g);
 tn_status cpu_gemm_few(const gemm_args *g);
 /* The product of integer matrices, modulo 2^bits. */
