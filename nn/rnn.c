@@ -322,13 +322,13 @@ static tn_status finish_walk(walk *k, bool backward, tn_tensor **ret_y, state *r
     return gather(&k->ended_c, &k->now.c, &ret->c);
 }
 
-/* The state's weight for many steps: the same numbers, laid out by columns, so that the vectors of a step's
- * product run along its results and not along its sums. */
+/* The state's weight for many steps: the same numbers, laid out by columns, so that a processor's vectors run
+ * along a step's results and not along its sums. Libraries of other devices take either layout. */
 enum { MANY_STEPS = 8 };
 static tn_status turned(const rnn *r, tn_tensor *w, tn_tensor **ret) {
     tn_tensor *columns = NULL, *packed = NULL;
     tn_status st = TN_OK;
-    if (r->steps < MANY_STEPS) {
+    if (r->steps < MANY_STEPS || tn_view_device(&w->v) != 0) {
         *ret = tn_tensor_ref(w);
         return TN_OK;
     }

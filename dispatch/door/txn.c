@@ -559,7 +559,7 @@ tn_status tn_kernels_hide(int32_t on) {
         if (!hidden) st = tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
     for (int i = 0; i < tni_op_count && hidden && (on != 0) != was; i++) {
-        if (tni_ops[i]->nparts == 0) continue;
+        if (tni_ops[i]->nparts == 0 && tni_ops[i]->info.kind != TN_OP_COMPOSITE) continue;
         for (int32_t d = 0; d < TN_DEVICE_SLOTS; d++)
             hidden[i].on[d] = atomic_exchange(&tni_ops[i]->row[d], hidden[i].on[d]);
     }
