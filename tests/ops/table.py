@@ -152,7 +152,7 @@ def tensor_args(case: Case) -> dict[str, Any]:
 def function_of(row: dict[str, Any]) -> Any:
     """The extension's own function of an operator, or its method: nothing of Python's stands
     between a test and the entry."""
-    if "torch" in row["where"]:
+    if "torch" in row["where"] or not row["where"]:
         return getattr(tn._C._ops, row["py_name"])
     if "nn.functional" in row["where"]:
         return getattr(tn._C._nn, row["py_name"])
@@ -162,7 +162,7 @@ def function_of(row: dict[str, Any]) -> Any:
 def call(row: dict[str, Any], args: dict[str, Any], **extra: Any) -> Any:
     """Calls the operator; a method gets its first argument by position."""
     fn = function_of(row)
-    if "torch" in row["where"] or "nn.functional" in row["where"]:
+    if row["where"] != ["method"]:
         return fn(**args, **extra)
     rest = dict(args)
     first = rest.pop(row["args"][0]["name"])

@@ -154,3 +154,14 @@ def test_a_bias_may_be_whatever_can_be_added(bias: tuple[int, ...], dtype: Any) 
 def test_a_bias_that_does_not_fit_the_result(bias: tuple[int, ...]) -> None:
     with pytest.raises(RuntimeError, match="expand"):
         F.linear(tn.ones(3, 4), tn.ones(5, 4), tn.ones(bias))
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (2, 4, 3), (0, 3)])
+def test_gradients_of_weight_and_bias_at_once(shape: tuple[int, ...]) -> None:
+    """By its parts, on devices that have no kernel of it."""
+    draw = np.random.default_rng(2)
+    x, g = draw.standard_normal(shape), draw.standard_normal((*shape[:-1], 5))
+    weight, bias = tn._C._ops._linear_backward_weight(tn.tensor(g), tn.tensor(x))
+    rows = (g.reshape(-1, 5), x.reshape(-1, 3))
+    np.testing.assert_allclose(weight.numpy(), rows[0].T @ rows[1], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(bias.numpy(), rows[0].sum(0), rtol=1e-12, atol=1e-14)
