@@ -115,7 +115,7 @@ _SUBMODULES = frozenset({
     "overrides", "profiler", "random", "serialization", "signal", "sparse",
     "special", "testing", "types", "utils", "version", "compiler", "cpu",
     "fx", "futures", "nested", "return_types",
-    "array_api", "masked", "__config__", "export", "library", "ffi", "storage", "ao",
+    "array_api", "masked", "__config__", "__future__", "export", "library", "ffi", "storage", "ao",
     "quantization",
 })  # fmt: skip
 
@@ -234,7 +234,7 @@ _standard_gamma_grad = _C._ops._standard_gamma_grad
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith(("_foreach_", "_amp_foreach_")):
+    if name.startswith(("_foreach_", "_amp_")):
         return getattr(importlib.import_module(f"{_HOME}._tensor.foreach"), name)
     if name in _SUBMODULES:
         try:

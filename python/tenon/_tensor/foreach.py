@@ -166,6 +166,30 @@ def _amp_foreach_non_finite_check_and_unscale_(
         _ops._scale_(tensors, inv_scale)
 
 
+def _amp_update_scale_(
+    self: Tensor, growth_tracker: Tensor, found_inf: Tensor, scale_growth_factor: float,
+    scale_backoff_factor: float, growth_interval: int,
+) -> Tensor:  # fmt: skip
+    """The scale after a step: smaller where something was infinite, larger after growth_interval
+    steps without. growth_tracker counts them."""
+    for name, t, kind, text in (
+        ("growth_tracker", growth_tracker, tenon.int32, "an int"),
+        ("current_scale", self, tenon.float32, "a float"),
+        ("found_inf", found_inf, tenon.float32, "a float"),
+    ):
+        if t.numel() != 1 or t.dtype != kind:
+            raise RuntimeError(f"{name} must be {text} tensor of one element, got {t}")
+    if found_inf.item():
+        self.mul_(scale_backoff_factor)
+        growth_tracker.zero_()
+    elif growth_tracker.add_(1).item() == growth_interval:
+        larger = self * scale_growth_factor
+        if larger.isfinite():
+            self.copy_(larger)
+        growth_tracker.zero_()
+    return self
+
+
 def _foreach_norm(
     tensors: Sequence[Tensor], ord: float = 2, dtype: Any = None
 ) -> tuple[Tensor, ...]:

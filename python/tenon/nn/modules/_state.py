@@ -9,6 +9,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon import __future__ as conversion
 from tenon._tape.hooks import RemovableHandle, add_hook
 from tenon.nn.parameter import Parameter, is_lazy
 
@@ -136,6 +137,12 @@ class StateMixin:
         return add_hook(self._load_state_dict_post_hooks, hook)
 
     def _load_entry(self, name: str, key: str, param: Tensor, value: Tensor, assign: bool) -> None:
+        if conversion.get_swap_module_params_on_conversion():
+            made = param.module_load(value, assign=assign)
+            if isinstance(param, Parameter) and not isinstance(made, Parameter):
+                made = Parameter(made, requires_grad=param.requires_grad)
+            tenon.utils.swap_tensors(param, made)
+            return
         if not assign:
             if param.is_meta and not value.is_meta:
                 warnings.warn(

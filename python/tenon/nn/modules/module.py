@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 
 import tenon
 from tenon import Tensor
+from tenon import __future__ as conversion
 from tenon._tensor.functions import dtype_named
 from tenon.nn.modules._calls import (
     CallMixin,
@@ -401,18 +402,33 @@ class Module(StateMixin, CallMixin, SlotsMixin):
     # ---- Changing every tensor -------------------------------------------------------------------
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replaces every parameter's and buffer's data by fn(data); parameters stay the same."""
+        """Replaces every parameter's and buffer's data by fn(data); parameters stay the same,
+        unless `tenon.__future__` says otherwise."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for param in self._parameters.values():
+        swaps = conversion.get_swap_module_params_on_conversion()
+        overwrites = conversion.get_overwrite_module_params_on_conversion() and not swaps
+        for name, param in self._parameters.items():
             if param is None:
                 continue
             with tenon.no_grad():
-                grad = param.grad
-                param.data = fn(param)
-                if grad is not None:
-                    param.grad = fn(grad).requires_grad_(grad.requires_grad)
+                grad, made = param.grad, fn(param)
+                param.grad = None
+                if swaps:
+                    tenon.utils.swap_tensors(param, Parameter(made, param.requires_grad))
+                elif overwrites:
+                    param = self._parameters[name] = Parameter(made, param.requires_grad)
+                else:
+                    param.data = made
+                if grad is None:
+                    continue
+                converted = fn(grad)
+                if overwrites:
+                    grad = converted.requires_grad_(grad.requires_grad)
+                else:
+                    grad.data = converted
+                param.grad = grad
         for name, buf in self._buffers.items():
             if buf is not None:
                 self._buffers[name] = fn(buf)
