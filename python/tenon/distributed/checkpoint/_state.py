@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import tenon
@@ -20,6 +21,7 @@ from tenon.distributed.checkpoint.default_planner import (
 )
 from tenon.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from tenon.distributed.checkpoint.metadata import Metadata
+from tenon.distributed.checkpoint.staging import AsyncStager, copied
 from tenon.distributed.checkpoint.stateful import Stateful
 
 __all__: list[str] = []
@@ -230,24 +232,51 @@ def save(
 _PATIENCE_SECONDS = 1800.0
 
 
-def _copied(value: Any) -> Any:
-    return value.detach().cpu().clone() if isinstance(value, Tensor) else value
+@dataclass
+class AsyncSaveResponse:
+    """Of a save whose state was copied by a thread: when it is copied, and when it is saved."""
+
+    staging_completion: Future[Any]
+    upload_completion: Future[Any]
 
 
 def async_save(
     state_dict: dict[str, Any], *, checkpoint_id: Any = None, storage_writer: Any = None,
     planner: Any = None, process_group: Any = None, async_checkpointer_type: Any = None,
-    async_stager: Any = None, no_dist: bool = False, use_collectives: bool = True,
-) -> Future[Any]:  # fmt: skip
+    async_stager: AsyncStager | None = None, no_dist: bool = False, use_collectives: bool = True,
+) -> Future[Any] | AsyncSaveResponse:  # fmt: skip
     """save whose files are written by a thread, from a copy. Ranks then tell each other by files,
-    so that training may exchange what it likes meanwhile."""
-    del async_checkpointer_type, async_stager
+    so that training may exchange what it likes meanwhile.
+
+    async_stager copies the state; one that returns a Future is waited for, and the result has both
+    Futures."""
+    if async_stager is None and isinstance(storage_writer, AsyncStager):
+        async_stager = storage_writer
+    if async_stager is None:
+        return _save_copy(state_dict, checkpoint_id, storage_writer, planner, process_group,
+                          no_dist, copied)  # fmt: skip
+    plain = {k: v.state_dict() if isinstance(v, Stateful) else v for k, v in state_dict.items()}
+    staged = async_stager.stage(plain)
+    state = staged.result() if isinstance(staged, Future) else staged
+    saved = _save_copy(state, checkpoint_id, storage_writer, planner, process_group, no_dist)
+    if isinstance(staged, Future):
+        return AsyncSaveResponse(staged, saved)
+    if async_stager.should_synchronize_after_execute:
+        async_stager.synchronize_staging()
+    return saved
+
+
+def _save_copy(
+    state: dict[str, Any], checkpoint_id: Any, storage_writer: Any, planner: Any,
+    process_group: Any, no_dist: bool, copy: Callable[[Any], Any] = lambda value: value,
+) -> Future[Any]:  # fmt: skip
+    """`copy` makes of each part one that nobody writes to."""
     plan = default_planner.check(planner, DefaultSavePlanner)
     ranks, writer = _Ranks(process_group, no_dist), _writer(checkpoint_id, storage_writer)
     token = _token(ranks, writer)
-    boxes, known = _mine(ranks, flat(state_dict), plan.dedup_save_to_lowest_rank)
+    boxes, known = _mine(ranks, flat(state), plan.dedup_save_to_lowest_rank)
     for box in boxes:
-        box["value"] = _copied(box["value"])
+        box["value"] = copy(box["value"])
     pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
 
     def told(what: str) -> Any:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from tenon.distributed.checkpoint._state import async_save, save
+from tenon.distributed.checkpoint._state import AsyncSaveResponse, async_save, save
 
-__all__ = ["AsyncCheckpointerType", "async_save", "save", "save_state_dict"]
+__all__ = [
+    "AsyncCheckpointerType", "AsyncSaveResponse", "async_save", "save", "save_state_dict",
+]  # fmt: skip
 
 
 class AsyncCheckpointerType(Enum):
