@@ -140,6 +140,23 @@ class Knob(nn.Module):
         return x * self.times * self.table["k"][0] * FACTOR * self.w
 
 
+def test_as_many_graphs_as_are_allowed() -> None:
+    """Eight; beyond that a function runs as Python, but where the limit is lifted."""
+    from tenon._torch._dynamo.utils import disable_cache_limit
+
+    def recorded(times: range) -> int:
+        counted = Counted()
+        fn = tn.compile(lambda x, n: x * n, backend=counted)
+        for n in times:
+            assert fn(tn.ones(2), float(n)).tolist() == [n, n]
+        return len(counted.graphs)
+
+    assert recorded(range(12)) == 8
+    with disable_cache_limit():
+        assert recorded(range(12)) == 12
+    assert recorded(range(12)) == 8
+
+
 def test_guards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the call depended on, a change of it is seen."""
     counted = Counted()

@@ -7,8 +7,10 @@ Python once more and its new part is added. Sizes that differ from call to call 
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -29,11 +31,22 @@ from tenon._program.traced import (
 )
 from tenon._program.watch import Watch
 
-_MOST = 8  # graphs of one function; beyond that it runs as Python
+_most = 8  # graphs of one function; beyond that it runs as Python
 _MISSED = 16  # calls that take the long way though a short one stands for them
 _REFUSED = 4  # calls whose arguments cannot be taken apart, or that no short way serves
 _ANY = (1 << 62) - 1
 _busy = threading.local()  # .on: a call is being recorded
+
+
+@contextmanager
+def without_limit() -> Iterator[None]:
+    """Inside it a function may have as many graphs as it takes."""
+    global _most
+    before, _most = _most, sys.maxsize
+    try:
+        yield
+    finally:
+        _most = before
 
 
 @dataclass
@@ -216,7 +229,7 @@ class Compiled:
                 f"{getattr(self.fn, '__qualname__', type(self.fn).__name__)} has no graph for "
                 "this call"
             )
-        if len(self.report.graphs) >= _MOST:
+        if len(self.report.graphs) >= _most:
             self.given_up = True
             return self.fn(*call.args, **call.kwargs)
         rec, reason, watch, result = self._record(call.args, call.kwargs, call.tensors)
