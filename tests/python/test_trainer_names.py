@@ -4,8 +4,11 @@ from PyTorch 2.13 say so."""
 from __future__ import annotations
 
 import gc
+import importlib
+from typing import Any
 
 import pytest
+import stored
 import tenon as tn
 from tenon import nn
 from tenon._torch import _vmap_internals
@@ -218,3 +221,27 @@ def test_operators_that_python_writes_are_in_aten():
         with pytest.raises(AttributeError, match=f"no operator 'aten::{name}'"):
             getattr(aten, name)
     assert not hasattr(tn.cpu, "_is_amx_tile_supported")
+
+
+def written(lib: Any) -> list[str]:
+    util = importlib.import_module(f"{lib.__name__}.autograd.profiler_util")
+    sizes = [0, 1023, 1024, -1024, 1536, 1 << 20, (1 << 30) - 1, 3 << 30, -(5 << 40)]
+    times = [0.0, 999.9994, 1000.0, 1234567.0, 999999.0]
+    shares = [(0, 0), (1, 3), (5, 5), (7.5, 2)]
+    return [
+        *(util._format_memory(n) for n in sizes),
+        *(util._format_time(t) for t in times),
+        *(util._format_time_share(*s) for s in shares),
+    ]
+
+
+def test_times_and_sizes_of_profiles_are_written_as_pytorch_does() -> None:
+    assert written(tn) == stored.of_torch(written)
+    util = importlib.import_module("tenon.autograd.profiler_util")
+    with pytest.raises(AssertionError):
+        util._format_time_share(1, 0)
+    with tn.profiler.profile() as p:
+        tn.ones(2) + 1
+    assert type(p.key_averages()) is util.EventList
+    assert all(type(e) is util.FunctionEvent for e in p.events())
+    assert all(type(e) is util.FunctionEventAvg for e in p.key_averages())
