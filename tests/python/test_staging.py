@@ -22,17 +22,32 @@ from tenon.distributed.checkpoint.state_dict_saver import AsyncSaveResponse
 PLAIN = StagingOptions(False, False, False, False)
 
 
+class Inner:
+    def __init__(self) -> None:
+        self.held = tn.full((1,), 4.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"held": self.held}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.held = state_dict["held"]
+
+
 def state() -> dict[str, Any]:
-    return {"w": tn.arange(3.0), "deep": {"list": [tn.ones(2), 5]}, "step": 7}
+    deep = {"list": [tn.ones(2), 5], "pair": (tn.zeros(1), 2), "object": Inner()}
+    return {"w": tn.arange(3.0), "deep": deep, "step": 7}
 
 
 def changed(x: dict[str, Any]) -> None:
     x["w"].fill_(-1)
     x["deep"]["list"][0].fill_(-1)
+    x["deep"]["pair"][0].fill_(-1)
+    x["deep"]["object"].held.fill_(-1)
 
 
 def read(folder: Path) -> dict[str, Any]:
-    back = {"w": tn.zeros(3), "deep": {"list": [tn.zeros(2), 0]}, "step": 0}
+    deep = {"list": [tn.zeros(2), 0], "pair": (tn.ones(1), 0), "object": {"held": tn.zeros(1)}}
+    back = {"w": tn.zeros(3), "deep": deep, "step": 0}
     dcp.load(back, checkpoint_id=folder, no_dist=True)
     return back
 
@@ -40,6 +55,7 @@ def read(folder: Path) -> dict[str, Any]:
 def same(x: dict[str, Any]) -> None:
     assert x["w"].tolist() == [0, 1, 2] and x["deep"]["list"][0].tolist() == [1, 1]
     assert x["deep"]["list"][1] == 5 and x["step"] == 7
+    assert x["deep"]["pair"][0].item() == 0 and x["deep"]["object"]["held"].item() == 4
 
 
 @pytest.mark.parametrize("stager", [None, "plain", "thread", "blocking", "kept"])
@@ -150,5 +166,5 @@ def test_refused() -> None:
         type("Bare", (AsyncStager,), {})().stage({})
     kept = BlockingAsyncStager(True)
     kept.stage({"a": tn.ones(1)})
-    with pytest.raises(RuntimeError, match="the kept copy has the names"):
+    with pytest.raises(RuntimeError, match="of another structure"):
         kept.stage({"b": tn.ones(1)})

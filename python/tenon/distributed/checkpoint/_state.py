@@ -240,6 +240,14 @@ class AsyncSaveResponse:
     upload_completion: Future[Any]
 
 
+def _told(state: Any) -> Any:
+    """The state with that of its objects in their place."""
+    state = state.state_dict() if isinstance(state, Stateful) else state
+    if isinstance(state, dict):
+        return {k: _told(v) for k, v in state.items()}
+    return type(state)(map(_told, state)) if type(state) in (list, tuple) else state
+
+
 def async_save(
     state_dict: dict[str, Any], *, checkpoint_id: Any = None, storage_writer: Any = None,
     planner: Any = None, process_group: Any = None, async_checkpointer_type: Any = None,
@@ -255,8 +263,7 @@ def async_save(
     if async_stager is None:
         return _save_copy(state_dict, checkpoint_id, storage_writer, planner, process_group,
                           no_dist, copied)  # fmt: skip
-    plain = {k: v.state_dict() if isinstance(v, Stateful) else v for k, v in state_dict.items()}
-    staged = async_stager.stage(plain)
+    staged = async_stager.stage(_told(state_dict))
     state = staged.result() if isinstance(staged, Future) else staged
     saved = _save_copy(state, checkpoint_id, storage_writer, planner, process_group, no_dist)
     if isinstance(staged, Future):

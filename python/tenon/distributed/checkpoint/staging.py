@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import tenon
 from tenon import Tensor
+from tenon.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 __all__ = ["AsyncStager", "BlockingAsyncStager", "DefaultStager", "StagingOptions"]
 
@@ -17,30 +18,20 @@ State = dict[str, Any]
 def copied(value: Any) -> Any:
     """The same in the memory of the CPU, with tensors, also those in lists and tables, that
     nobody writes to."""
-    if isinstance(value, Tensor):
-        return value.detach().cpu().clone()
-    if isinstance(value, dict):
-        return {k: copied(v) for k, v in value.items()}
-    return [copied(v) for v in value] if type(value) is list else value
+    return tree_map(lambda v: v.detach().cpu().clone() if isinstance(v, Tensor) else v, value)
 
 
-def _written_over(kept: Any, value: Any) -> Any:
-    """The copy `kept` with the numbers of `value`, which has its structure."""
-    if isinstance(value, Tensor):
-        kept.copy_(value.detach())
-        return kept
-    if isinstance(value, dict):
-        if kept.keys() != value.keys():
-            raise RuntimeError(
-                f"BlockingAsyncStager: the kept copy has the names {sorted(map(str, kept))}, not "
-                f"{sorted(map(str, value))}"
-            )
-        for k, v in value.items():
-            kept[k] = _written_over(kept[k], v)
-        return kept
-    if type(value) is list and len(kept) == len(value):
-        return [_written_over(k, v) for k, v in zip(kept, value, strict=True)]
-    return value
+def _written_over(kept: State, state: State) -> State:
+    """The copy `kept` with the numbers of a state of the same structure."""
+    old, before = tree_flatten(kept)
+    new, structure = tree_flatten(state)
+    if before != structure:
+        raise RuntimeError(
+            f"BlockingAsyncStager: the kept copy is of another structure: {before}, not {structure}"
+        )
+    pairs = zip(old, new, strict=True)
+    return dict(tree_unflatten([k.copy_(v.detach()) if isinstance(v, Tensor) else v
+                                for k, v in pairs], structure))  # fmt: skip
 
 
 @runtime_checkable
