@@ -13,11 +13,9 @@
 #if defined(__x86_64__) && !defined(CPU_BASELINE_ONLY)
 #include <immintrin.h>
 
-enum { FEW_MOST = 64, FEW_NARROW = 8 }; /* rows at most; the same of narrow tiles along rows */
-enum {
-    FEW_SIDE = 16,
-    SMALL = 1 << 16
-}; /* columns and length of the sum at least; multiplications */
+/* Rows at most; the same of narrow tiles along rows; columns and length of the sum at least. */
+enum { FEW_MOST = 64, FEW_NARROW = 8, FEW_SIDE = 16 };
+enum { SMALL = 1 << 16 }; /* elements of a B that OpenBLAS's kernels for AVX-512 read as it lies */
 enum { DOT_COLS = 4, DOT_DEEP = 1024, VECTORS = 3 };
 
 /* Rows of the tile at row i: as many as fit into `most`, but so that the last tiles are alike. */

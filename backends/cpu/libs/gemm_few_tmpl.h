@@ -1,8 +1,8 @@
 /* gemm_few_tmpl.h: the tiles of gemm_few.c for one element type and instruction set. Before each inclusion
  * are defined: FEW_T, FEW(name), FEW_TARGET; the vector type FEW_V of FEW_LANES elements with FEW_LOAD(p),
  * FEW_LOAD_N(p, n) for its first n elements and zeros, FEW_ALL(x), FEW_FMA(a, b, c) = a * b + c, FEW_STORE,
- * FEW_ADD_SUMS(a, b, c, d, to), which writes the sums of four vectors; and what fits into the registers:
- * FEW_DOT_ROWS rows by DOT_COLS columns of vectors, FEW_ROWS rows of VECTORS vectors. */
+ * FEW_ADD_SUMS(a, b, c, d, to), which adds the sums of four vectors to four elements; and what fits into
+ * the registers: FEW_DOT_ROWS rows by DOT_COLS columns of vectors, FEW_ROWS rows of VECTORS vectors. */
 
 /* C = alpha * sums + beta * init for rows of at most `width` columns, n of which are there. */
 FEW_TARGET static inline __attribute__((always_inline)) void
@@ -33,37 +33,37 @@ FEW(finish)(const gemm_args *g, int64_t e, int64_t i, int64_t rows, int64_t j, i
 
 /* ---- Columns of B are packed: products of a row with a column, whole vectors along the sum -------*/
 
+/* The n elements of the sum from p on, at most a vector. */
+FEW_TARGET static inline __attribute__((always_inline)) void
+FEW(dot_step)(int rows, const FEW_T *a, int64_t lda, const FEW_T *const *b, int64_t p, int64_t n,
+              FEW_V (*part)[DOT_COLS]) {
+    bool whole = n == FEW_LANES;
+    FEW_V x[FEW_DOT_ROWS];
+    TMPL_UNROLL
+    for (int r = 0; r < rows; r++)
+        x[r] = whole ? FEW_LOAD(a + r * lda) : FEW_LOAD_N(a + r * lda, n);
+    TMPL_UNROLL
+    for (int c = 0; c < DOT_COLS; c++) {
+        FEW_V y = whole ? FEW_LOAD(b[c] + p) : FEW_LOAD_N(b[c] + p, n);
+        TMPL_UNROLL
+        for (int r = 0; r < rows; r++) part[r][c] = FEW_FMA(x[r], y, part[r][c]);
+    }
+}
+
 FEW_TARGET static inline __attribute__((always_inline)) void
 FEW(dot_tile)(int rows, const FEW_T *a, int64_t lda, const FEW_T *const *b, int64_t k,
               FEW_T (*sums)[DOT_COLS]) {
     FEW_V part[FEW_DOT_ROWS][DOT_COLS];
     FEW_V zero = FEW_ALL(0);
     TMPL_UNROLL
-    for (int r = 0; r < rows; r++) TMPL_UNROLL
-    for (int c = 0; c < DOT_COLS; c++) part[r][c] = zero;
+    for (int r = 0; r < rows; r++) {
+        TMPL_UNROLL
+        for (int c = 0; c < DOT_COLS; c++) part[r][c] = zero;
+    }
     int64_t p = 0;
-    for (; p + FEW_LANES <= k; p += FEW_LANES) {
-        FEW_V x[FEW_DOT_ROWS];
-        TMPL_UNROLL
-        for (int r = 0; r < rows; r++) x[r] = FEW_LOAD(a + r * lda + p);
-        TMPL_UNROLL
-        for (int c = 0; c < DOT_COLS; c++) {
-            FEW_V y = FEW_LOAD(b[c] + p);
-            TMPL_UNROLL
-            for (int r = 0; r < rows; r++) part[r][c] = FEW_FMA(x[r], y, part[r][c]);
-        }
-    }
-    if (p < k) {
-        FEW_V x[FEW_DOT_ROWS];
-        TMPL_UNROLL
-        for (int r = 0; r < rows; r++) x[r] = FEW_LOAD_N(a + r * lda + p, k - p);
-        TMPL_UNROLL
-        for (int c = 0; c < DOT_COLS; c++) {
-            FEW_V y = FEW_LOAD_N(b[c] + p, k - p);
-            TMPL_UNROLL
-            for (int r = 0; r < rows; r++) part[r][c] = FEW_FMA(x[r], y, part[r][c]);
-        }
-    }
+    for (; p + FEW_LANES <= k; p += FEW_LANES)
+        FEW(dot_step)(rows, a + p, lda, b, p, FEW_LANES, part);
+    if (p < k) FEW(dot_step)(rows, a + p, lda, b, p, k - p, part);
     TMPL_UNROLL
     for (int r = 0; r < rows; r++)
         FEW_ADD_SUMS(part[r][0], part[r][1], part[r][2], part[r][3], sums[r]);
@@ -106,8 +106,10 @@ FEW(row_tile)(int rows, int vectors, const FEW_T *a, int64_t rs, int64_t cs, con
     FEW_V part[FEW_ROWS][VECTORS];
     FEW_V zero = FEW_ALL(0);
     TMPL_UNROLL
-    for (int r = 0; r < rows; r++) TMPL_UNROLL
-    for (int v = 0; v < vectors; v++) part[r][v] = zero;
+    for (int r = 0; r < rows; r++) {
+        TMPL_UNROLL
+        for (int v = 0; v < vectors; v++) part[r][v] = zero;
+    }
     for (int64_t p = 0; p < k; p++, b += ldb, a += cs) {
         FEW_V y[VECTORS];
         TMPL_UNROLL
@@ -122,8 +124,10 @@ FEW(row_tile)(int rows, int vectors, const FEW_T *a, int64_t rs, int64_t cs, con
         }
     }
     TMPL_UNROLL
-    for (int r = 0; r < rows; r++) TMPL_UNROLL
-    for (int v = 0; v < vectors; v++) FEW_STORE(sums[r] + v * FEW_LANES, part[r][v]);
+    for (int r = 0; r < rows; r++) {
+        TMPL_UNROLL
+        for (int v = 0; v < vectors; v++) FEW_STORE(sums[r] + v * FEW_LANES, part[r][v]);
+    }
 }
 
 FEW_TARGET static inline __attribute__((always_inline)) void
