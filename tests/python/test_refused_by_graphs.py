@@ -55,6 +55,19 @@ def replaced(lib: Any, new: Any) -> None:
     rewriter.replace_pattern_with_filters(traced(lib), lambda x, y: x.relu() + y, new)
 
 
+def rewritten(lib: Any, new: Any) -> None:
+    parts(lib, "fx", "subgraph_rewriter").replace_pattern(traced(lib), lambda x: x.relu(), new)
+
+
+def without_its_weight(lib: Any) -> None:
+    module, graph = lib.nn.Module(), lib.fx.Graph()
+    module.weight = lib.ones(1)
+    graph.output(graph.get_attr("weight"))
+    made = lib.fx.GraphModule(module, graph)
+    del made.weight
+    lib.fx.Interpreter(made).run()
+
+
 def nodes_of_another(lib: Any) -> None:
     fuser = parts(lib, "fx", "passes", "utils", "fuser_utils")
     mine, other = traced(lib), traced(lib)
@@ -129,6 +142,15 @@ GRAPHS: dict[str, tuple[str, Call]] = {
         "Must provide either replacement GraphModule or callback",
         lambda lib: replaced(lib, None),
     ),
+    "replaced by what takes more": (
+        "the pattern takes 1 arguments, and its replacement 2",
+        lambda lib: rewritten(lib, lambda x, y: x + y),
+    ),
+    "replaced by two values": (
+        "the pattern returns 1 values, and its replacement 2",
+        lambda lib: rewritten(lib, lambda x: (x.neg(), x.abs())),
+    ),
+    "weight that is gone": ("Node referenced nonexistent target weight", without_its_weight),
     "nodes of another": ("doesn't belong to passed in graph module", nodes_of_another),
     "around what is between": ("found dependency cycles", around_what_is_between),
     "parts in a circle": ("cycle exists between partitions", parts_in_a_circle),

@@ -18,8 +18,10 @@ from tenon import array_api as xp
 from tenon._plugin import schema_parts, skeleton
 from tenon._torch import functions as private
 from tenon.ao.nn.quantized.dynamic import Int4WeightLinear as four_bits
+from tenon.fx.experimental.proxy_tensor import make_fx
 from tenon.io import safetensors
 from tenon.nn._linear_loss import LinearCrossEntropyOptions as LossOptions
+from tenon.nn.attention.varlen import varlen_attn
 from tenon.utils import benchmark, cpp_extension
 from tenon.utils.tensorboard import _media
 from tenon.vision import datasets, models
@@ -161,8 +163,11 @@ def two_tensors(begin: int, end: int) -> Any:
     """A file of two tensors in 20 bytes, the second in these."""
     header = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
               "b": {"dtype": "F32", "shape": [2], "data_offsets": [begin, end]}}  # fmt: skip
-    text = json.dumps(header).encode()
-    return safetensors.load(struct.pack("<Q", len(text)) + text + bytes(20))
+    return of_text(json.dumps(header).encode(), bytes(20))
+
+
+def of_text(text: bytes, data: bytes = b"") -> Any:
+    return safetensors.load(struct.pack("<Q", len(text)) + text + data)
 
 
 ARRAYS: list[Refusal] = [
@@ -256,6 +261,19 @@ LIBRARIES: list[Refusal] = [
     (E, "all_reduce(): expected tensors, got int", lambda: tn.comm.all_reduce([f, 3])),
     (E, "all_reduce(): expected a list of tensors, got Tensor", lambda: tn.comm.all_reduce(f)),
     (V, "all_reduce(): expected at least one tensor", lambda: tn.comm.all_reduce([])),
+    (V, "to_device: copies are ordered by the current stream", lambda: f.to_device("cpu", stream=1)),
+    (E, "builtins:int is no named tuple", lambda: tn.utils._pytree.treespec_loads(
+        '[1, {"type": "collections.namedtuple", "context": "builtins:int", "children_spec": []}]')),
+    (V, "cu_seq_k has 2 sequences, cu_seq_q 1", lambda: varlen_attn(
+        *[tn.ones(2, 1, 8)] * 3, *[tn.tensor(n, dtype=tn.int32) for n in ([0, 2], [0, 1, 2])],
+        2, 2)),
+    (R, "jit.save: abs was not traced", lambda: tn.jit.save(abs, "nowhere.pt")),
+    (N, "this form of attention has no dropout",
+     lambda: tn.ops.aten._scaled_dot_product_flash_attention_for_cpu(*[image[None]] * 3, 0.5)),
+    (N, 'a decomposition_table with tracing_mode="symbolic"',
+     lambda: make_fx(tn.sin, {"sin": tn.cos}, "symbolic")),
+    (N, "make_fx: arguments are tensors, or containers of them",
+     lambda: make_fx(lambda d, k: d["a"] + k)({"a": f}, 3)),
     (N, "lobpcg: tracker is not called", lambda: tn.lobpcg(tn.eye(4), tracker=print)),
     (N, "_convert_indices_from_csr_to_coo: batches are not served",
      lambda: private._convert_indices_from_csr_to_coo(f, f)),
@@ -290,6 +308,8 @@ FILES: list[Refusal] = [
      lambda: safetensors.save_file({1: f}, "nowhere.safetensors")),
     (R, "shorter than 8 bytes", lambda: safetensors.load(b"1234567")),
     (E, "expected a path or a file to read, not int", lambda: tn.load(3)),
+    (R, "safetensors: more than", lambda: of_text(
+        b"{" + b'"data_offsets"' * (safetensors.MAX_TENSORS + 1))),
     (R, "safetensors: the tensor 'b' overlaps another", lambda: two_tensors(4, 12)),
     (R, "safetensors: the tensor 'b' leaves a gap before it", lambda: two_tensors(12, 20)),
     (R, "safetensors: the tensors take 16 bytes, the file holds 20", lambda: two_tensors(8, 16)),

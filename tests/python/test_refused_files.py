@@ -83,6 +83,8 @@ ARCHIVES = {
         patched(FILE, b"PK\1\2", 0, b"PK\1\3"), "the zip archive's directory is damaged"),
     "has too short a directory": (
         patched(FILE, b"PK\5\6", 12, L4(50)), "claims"),
+    "is wide without the place of its end": (
+        patched(FILE, b"PK\5\6", 8, b"\xff\xff\xff\xff"), "the zip64 archive's end is damaged"),
     "claims more members": (
         patched(FILE, b"PK\5\6", 8, b"\xff\x7f\xff\x7f"), "claims 32767 members"),
 }  # fmt: skip

@@ -300,6 +300,19 @@ TENSORS: dict[str, tuple[str, Call]] = {
     "pieces given twice": ("several values", lambda t: t.tensor_split(t.ones(3), 2, indices=(1,))),
     "limits that are set": ("cannot be set", lambda t: setattr(t.finfo(t.float32), "eps", 0.0)),
     "chunks of nothing": ("expects a non-empty", lambda t: t._chunk_cat([], 0, 2)),
+    "chunks along a last dimension of several": (
+        "expects non-negative dim when",
+        lambda t: t._chunk_cat([t.ones(2), t.ones(2, 2)], -1, 1),
+    ),
+    "chunks of an empty tensor": (
+        "expects non-empty tensor",
+        lambda t: t._chunk_cat([t.ones(0)], 0, 1),
+    ),
+    "chunks along no dimension": ("dimension", lambda t: t._chunk_cat([t.ones(2)], 1, 1)),
+    "chunks of other rows": (
+        "expects same sizes of 0,...,dim-1 dimensions",
+        lambda t: t._chunk_cat([t.ones(2, 2), t.ones(3, 2)], 1, 1),
+    ),
     "no chunks": ("expects positive num_chunks", lambda t: t._chunk_cat([t.ones(2)], 0, 0)),
     "matrices of two shapes": (
         "lobpcg: B must have A's shape (4, 4), got (3, 3)",

@@ -346,6 +346,17 @@ class Short(list):
         return at[:1]
 
 
+def ungiven(lib: Any) -> None:
+    x = lib.ones(2, requires_grad=True)
+    lib.autograd.grad([x * 2], [x], is_grads_batched=True)
+
+
+def both_hooks(lib: Any) -> None:
+    module = lib.nn.Linear(2, 2)
+    module.register_backward_hook(print)
+    module.register_full_backward_hook(print)
+
+
 GRIDS_AND_DATA: dict[str, tuple[str, Call]] = {
     "grid of half floats": (
         "expected",
@@ -400,6 +411,32 @@ GRIDS_AND_DATA: dict[str, tuple[str, Call]] = {
         lambda t: t.distributions.transform_to(t.distributions.constraints.dependent),
     ),
     "expanded without a way": ("must also define a custom .expand() method", lambda t: own(t)),
+    "normalized in a sparse layout": (
+        "masked normalize expects strided",
+        lambda t: t.masked.normalize(t.eye(2).to_sparse(), 2.0, 1),
+    ),
+    "groups with a bias": (
+        "Bias not supported yet",
+        lambda t: t.nn.functional.grouped_mm(
+            *[t.ones(1, 8, 8).bfloat16()] * 2, bias=t.ones(1, 8)
+        ),
+    ),
+    "share of no time": (
+        "1.0 us are no part of no time",
+        lambda t: part(t, "autograd", "profiler_util")._format_time_share(1.0, 0),
+    ),
+    "units that are not sharded": (
+        "FSDPModule but got",
+        lambda t: part(t, "distributed", "fsdp").FSDPModule.set_modules_to_forward_prefetch(
+            None, [t.nn.Linear(1, 1)]
+        ),
+    ),
+    "kept under no such name": (
+        "the node saves nothing named 'other'",
+        lambda t: t.ones(1, requires_grad=True).exp().grad_fn._saved_other,
+    ),
+    "batch of no gradients": ("is_grads_batched needs grad_outputs", ungiven),
+    "backward hooks of both kinds": ("regular backward hooks and full", both_hooks),
     "masked in a sparse layout": (
         "expects strided",
         lambda t: t.masked.median(t.eye(2).to_sparse(), 0),

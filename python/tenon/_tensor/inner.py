@@ -63,7 +63,8 @@ def _check_chunks(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> int:
         dim += first.ndim
     for t in tensors:
         check(t.numel() > 0, "non-empty tensor")
-        check(0 <= dim < t.ndim, "dim < ndim for all input tensors")
+        if not 0 <= dim < t.ndim:
+            raise IndexError(f"_chunk_cat: dimension {dim} of a tensor of {t.ndim}")
         check(t.shape[:dim] == first.shape[:dim], "same sizes of 0,...,dim-1 dimensions for all "
               "tensors")  # fmt: skip
     return dim

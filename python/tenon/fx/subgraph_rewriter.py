@@ -106,7 +106,7 @@ def _replace(
     places = [n for n in new.nodes if n.op == "placeholder"]
     holes = [n for n in wanted.nodes if n.op == "placeholder"]
     if len(holes) != len(places):
-        raise RuntimeError(
+        raise AssertionError(
             f"the pattern takes {len(holes)} arguments, and its replacement {len(places)}"
         )
 
@@ -124,7 +124,7 @@ def _replace(
         made: list[Node] = []
         map_arg((graph.graph_copy(new, values),), made.append)
     if len(made) != len(match.returning_nodes):
-        raise RuntimeError(
+        raise AssertionError(
             f"the pattern returns {len(match.returning_nodes)} values, and its replacement "
             f"{len(made)}"
         )
