@@ -423,3 +423,50 @@ def test_the_node_tests(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\nONNX node tests: {passed} pass, {skipped} are not read, of {len(cases)}")
     assert not failed and passed >= LEAST
+
+
+def resized(second: list[float], name: str = "scales") -> Any:
+    """A model that resizes by these numbers."""
+    inputs, kind = ("x  by", np.float32) if name == "scales" else ("x   by", np.int64)
+    made = helper.make_node("Resize", inputs.split(" "), ["y"])
+    return model_of([made], {"x": (FLOAT, [1, 1, 2, 2])}, ["y"], by=np.asarray(second, kind))
+
+
+REFUSED = {
+    "no sizes": (lambda: resized([]), "Resize has neither scales nor sizes"),
+    "a scale of nothing": (lambda: resized([1, 1, 0, 1]), "Resize has the scales"),
+    "a scale below": (lambda: resized([1, 1, -1, 1]), "Resize has the scales"),
+    "a scale without end": (lambda: resized([1, 1, np.inf, 1]), "Resize has the scales"),
+    "a great scale": (lambda: resized([1, 1, 3e38, 1]), "Resize would make sizes of"),
+    "a size below": (lambda: resized([1, 1, -3, 2], "sizes"), "Resize would make sizes of"),
+    "a text": (
+        lambda: model_of([node("Constant", "", "y", value_string=b"a")], {}, ["y"]),
+        "constants are no texts",
+    ),
+    "texts": (
+        lambda: model_of([node("Constant", "", "y", value_strings=[b"a"])], {}, ["y"]),
+        "constants are no texts",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_model_that_cannot_run_says_so(name: str) -> None:
+    made, words = REFUSED[name]
+    proto = made()
+    inputs = [tn.ones(1, 1, 2, 2)] * len(proto.graph.input)
+    with pytest.raises(RuntimeError, match=words):
+        tn.onnx.load(proto)(*inputs)
+
+
+def test_a_model_refuses_what_it_does_not_take() -> None:
+    proto = linear()
+    with pytest.raises(TypeError, match="the model takes 1 inputs, not 2"):
+        tn.onnx.load(proto)(tn.ones(1, 4), tn.ones(1, 4))
+    deep = model_of([node("Identity", "w", "y")], {}, ["y"])
+    deep.graph.node[0].input[0] = name = ".".join("w" * 102)
+    deep.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(1, np.float32), name))
+    with pytest.raises(RuntimeError, match="lies too deep"):
+        tn.onnx.load(deep)
+    deep.graph.initializer[0].name = deep.graph.node[0].input[0] = ".".join("w" * 101)
+    assert tn.onnx.load(deep)().tolist() == [1]
