@@ -184,6 +184,20 @@ LIES = {
     "composite: no result": composite_lie("plugin 'lie' returned no tensor", "return TN_OK;"),
     "composite: declines": composite_lie("plugin 'lie' returned status 100", "return TN_DECLINE;"),
     "composite: itself": composite_lie("nested 64 deep", ITSELF),
+    "composite: calls nothing": composite_lie(
+        "a call needs an operator",
+        'const tn_call_iface *i = h->query("tn.call/1"); return i->invoke(NULL, (void *)a, rets);',
+    ),
+    "composite: calls with nothing": composite_lie(
+        "a call needs an operator",
+        'const tn_call_iface *i = h->query("tn.call/1");'
+        'return i->find(NULL) ? TN_OK : i->invoke(i->find("exp"), NULL, rets);',
+    ),
+    "composite: calls for nothing": composite_lie(
+        "a call needs an operator",
+        'const tn_call_iface *i = h->query("tn.call/1");'
+        'return i->invoke(i->find("exp"), (void *)a, NULL);',
+    ),
     "layer: no result": Lie(
         "layer 'lie' neither went on nor made a result", before=LAYER % "return TN_OK;",
         activate=ADD_LAYER, call=IN_LAYER,
