@@ -417,9 +417,7 @@ GRIDS_AND_DATA: dict[str, tuple[str, Call]] = {
     ),
     "groups with a bias": (
         "Bias not supported yet",
-        lambda t: t.nn.functional.grouped_mm(
-            *[t.ones(1, 8, 8).bfloat16()] * 2, bias=t.ones(1, 8)
-        ),
+        lambda t: t.nn.functional.grouped_mm(*[t.ones(1, 8, 8).bfloat16()] * 2, bias=t.ones(1, 8)),
     ),
     "share of no time": (
         "1.0 us are no part of no time",
