@@ -261,7 +261,7 @@ LIBRARIES: list[Refusal] = [
     (E, "all_reduce(): expected tensors, got int", lambda: tn.comm.all_reduce([f, 3])),
     (E, "all_reduce(): expected a list of tensors, got Tensor", lambda: tn.comm.all_reduce(f)),
     (V, "all_reduce(): expected at least one tensor", lambda: tn.comm.all_reduce([])),
-    (V, "to_device: copies are ordered by the current stream", lambda: f.to_device("cpu", stream=1)),
+    (V, "copies are ordered by the current stream", lambda: f.to_device("cpu", stream=1)),
     (E, "builtins:int is no named tuple", lambda: tn.utils._pytree.treespec_loads(
         '[1, {"type": "collections.namedtuple", "context": "builtins:int", "children_spec": []}]')),
     (V, "cu_seq_k has 2 sequences, cu_seq_q 1", lambda: varlen_attn(
