@@ -53,7 +53,7 @@ for kw in ({"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": (9, 10
 for size in (1, (3, 4), (7, 2), (30, 31)):
     check(lambda x: F.adaptive_avg_pool2d(x, size), (2, 3, 23, 22))
 nan = tn.ones(1, 1, 4, 4, device="cuda")
-nan[0, 0, 1, 1] = float("nan")
+nan[0, 0, 0, 1] = nan[0, 0, 1, 1] = float("nan")  # the last counts
 y, at = F.max_pool2d(nan, 2, return_indices=True)
 assert y.isnan().tolist() == [[[[True, False], [False, False]]]] and at[0, 0, 0, 0].item() == 5
 assert F.max_pool2d(tn.zeros(0, 3, 4, 4, device="cuda"), 2).shape == (0, 3, 2, 2)

@@ -71,10 +71,10 @@ static int64_t window_cost(const job *j) {
 
 /* ---- Maximum ----------------------------------------------------------------------------------*/
 
-/* Whether v takes the place of best: larger, or the first NaN. */
+/* Whether v takes the place of best: larger, or NaN, of which the last counts. */
 TMPL_INLINE int beats(A v, A best) {
 #if TMPL_IS_FLOAT
-    return (int)!(v <= best) & (int)(best == best);
+    return (int)(v > best) | (int)(v != v);
 #else
     return v > best;
 #endif

@@ -9,8 +9,8 @@
 
 /* ---- Maxima ------------------------------------------------------------------------------------*/
 
-/* Whether v takes the place of best: larger, or the first NaN. */
-TMPL_INLINE bool pool_beats(A v, A best) { return !(v <= best) && best == best; }
+/* Whether v takes the place of best: larger, or NaN, of which the last counts. */
+TMPL_INLINE bool pool_beats(A v, A best) { return v > best || v != v; }
 
 /* Taps of window o along axis d: from *ret_begin in steps of the dilation to below *ret_end. */
 TMPL_INLINE void pool_taps(const cuda_pool_args &a, int d, int64_t o, int64_t *ret_begin,
