@@ -358,6 +358,7 @@ typedef struct tnp_mismatch {
     int32_t position; /* of the argument as the caller counts, from 1; 0: keyword */
     PyObject *value;  /* borrowed; of a bad element: its type */
     int64_t element;
+    bool unboxed; /* a tensor was taken for a number */
 } tnp_mismatch;
 typedef struct tnp_extras {
     PyObject *out;

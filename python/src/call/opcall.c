@@ -162,6 +162,26 @@ PyObject *tnp_group_call(int32_t group, enum tnp_form form, PyObject *self, PyOb
     return tnp_call(&groups[group], form, self, args, nargs, kwnames);
 }
 
+/* Whether an overload behind `first` binds the call: one for tensors goes before one that made numbers
+ * of them, which have no dtype. */
+static bool binds_behind(tnp_group *g, int32_t first, enum tnp_form form, PyObject *self,
+                         PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    bool binds = false;
+    for (int32_t i = first + 1; i < g->n && !binds; i++) {
+        tnp_overload *o = &g->overloads[i];
+        tnp_extras extras = {NULL, false, false};
+        tnp_mismatch why = {0};
+        tnp_frame f;
+        if (!tnp_overload_has(o, form) || (!o->ready && !tnp_overload_prepare(o))) continue;
+        tnp_frame_init(&f);
+        binds = tnp_bind(o, form, self, args, nargs, kwnames, &f, &extras, &why) > 0;
+        binds = binds && !why.unboxed;
+        tnp_frame_free(&f);
+    }
+    PyErr_Clear();
+    return binds;
+}
+
 PyObject *tnp_call(tnp_group *g, enum tnp_form form, PyObject *self, PyObject *const *args,
                    Py_ssize_t nargs, PyObject *kwnames) {
     tnp_frame f;
@@ -177,6 +197,11 @@ PyObject *tnp_call(tnp_group *g, enum tnp_form form, PyObject *self, PyObject *c
         if (TNP_UNLIKELY(!o->ready) && !tnp_overload_prepare(o)) return NULL;
         tnp_frame_init(&f);
         int r = tnp_bind(o, form, self, args, nargs, kwnames, &f, &extras, &why);
+        if (TNP_UNLIKELY(why.unboxed) && r > 0 &&
+            binds_behind(g, i, form, self, args, nargs, kwnames)) {
+            tnp_frame_free(&f);
+            continue;
+        }
         PyObject *result = r > 0 ? run(o, form, self, &f, &extras) : NULL;
         if (TNP_UNLIKELY(f.nheld | f.nblocks)) tnp_frame_free(&f);
         if (r != 0) return result;

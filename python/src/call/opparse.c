@@ -202,6 +202,7 @@ static int to_int_list(const tn_field *field, PyObject *value, tnp_frame *f, tnp
  * without elements. */
 static int to_scalar(PyObject *value, tn_scalar *ret, tnp_mismatch *why) {
     tn_tensor *t = tnp_is_tensor(value) ? tnp_of(value) : NULL;
+    why->unboxed |= t != NULL;
     bool stays = t && (tn_requires_grad(t) || tn_tensor_device(t).slot == TN_META_SLOT);
     int r = stays ? 0 : tnp_scalar_from(value, ret);
     return r ? r : bad_type(why, value);
