@@ -162,3 +162,17 @@ def test_an_observer_that_sees_nothing() -> None:
     assert not tq.PlaceholderObserver().is_dynamic
     with pytest.raises(RuntimeError, match="should not be called for PlaceholderObserver"):
         observer.calculate_qparams()
+
+
+def test_engines_have_names_of_their_own() -> None:
+    chosen = tn.backends.quantized
+    before = chosen.engine
+    assert before in chosen.supported_engines
+    chosen.engine = "qnnpack"
+    assert chosen.engine == "qnnpack"
+    chosen.engine = before
+    for wrong in ("abacus", None, 3):
+        with pytest.raises(RuntimeError, match="not a valid value for quantized engine"):
+            chosen.engine = wrong
+    with pytest.raises(RuntimeError, match="supported_engines"):
+        chosen.supported_engines = []
