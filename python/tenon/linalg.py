@@ -592,22 +592,34 @@ def lstsq(
         )
     if not (A.is_floating_point() or A.is_complex()):
         raise RuntimeError(f"torch.linalg.lstsq does not compute in {A.dtype}")
-    vector = _is_vector(A, B)
+    if not 0 <= A.ndim - B.ndim <= 1:
+        raise RuntimeError(
+            "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and "
+            f"(input.dim() - other.dim()) <= 1, but they have {A.ndim} and {B.ndim} dimensions"
+        )
+    vector = A.ndim > B.ndim
     right = B.unsqueeze(-1) if vector else B
     batch = A.shape[:-2]
     A, right = _broadcast(A, right)
     m, n = A.shape[-2:]
-    cut = max(m, n) * finfo(A.dtype).eps if rcond is None else float(rcond)
+    full, eps = driver == "gels", finfo(A.dtype).eps  # gels: what has full rank, whatever rcond is
+    cut = eps if full else max(m, n) * eps if rcond is None else float(rcond)
     X, rank, values = _ops._linalg_lstsq(A, right, cut)
+    if full and bool((rank < min(m, n)).any()):
+        at = int((rank.reshape(-1) < min(m, n)).nonzero()[0])
+        which = f"(Batch element {at}): " if rank.ndim else ""
+        raise LinAlgError(
+            f"torch.linalg.lstsq: {which}The least squares solution could not be computed because "
+            f"the input matrix does not have full rank: {rank.reshape(-1)[at]} of {min(m, n)}."
+        )
     rank, values = _of_batch(rank, batch, A), _of_batch(values, batch, A)
     residuals = X.reshape(-1)[:0].abs()
     if m > n and driver not in (None, "gelsy") and bool((rank == n).all()):
         residuals = (A @ X - right).abs().square().sum(-2)
-        residuals = residuals.squeeze(-1) if vector else residuals
     return linalg_lstsq(
         X.squeeze(-1) if vector else X,
         residuals,
-        A.new_empty(0, dtype=_C.int64) if driver == "gels" else rank,
+        A.new_empty(0, dtype=_C.int64) if full else rank,
         values.detach() if driver in ("gelsd", "gelss") else values.new_empty(0),
     )
 
