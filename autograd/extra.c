@@ -127,6 +127,13 @@ void tni_hooks_done(tn_hook **hooks, int n) {
     free(hooks);
 }
 
+static tn_status check_kept_dtype(const tn_tensor *was, const tn_tensor *is) {
+    int32_t from = tn_view_dtype(&was->v), to = tn_view_dtype(&is->v);
+    if (from == to) return TN_OK;
+    return tn_fail(TN_E_STATE, -1, "hook has changed the type of value (was %s got %s)",
+                   tni_type_text(from), tni_type_text(to));
+}
+
 tn_status tni_run_tensor_hooks(tn_hook *const *list, uint32_t nr, tn_tensor **g) {
     tn_hook **hooks;
     int n;
@@ -137,6 +144,7 @@ tn_status tni_run_tensor_hooks(tn_hook *const *list, uint32_t nr, tn_tensor **g)
         st = hooks[i]->fn.tensor(hooks[i]->ctx, *g, &other);
         tni_hook_leave(hooks[i]);
         if (!other) continue;
+        if (st == TN_OK) st = check_kept_dtype(*g, other);
         tn_tensor_unref(g);
         *g = other;
     }

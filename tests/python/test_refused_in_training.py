@@ -300,7 +300,53 @@ def batches(lib: Any, *shapes: tuple[int, ...]) -> None:
     )
 
 
+def hook_of_another_dtype(lib: Any, leaf: bool) -> None:
+    x = lib.ones(2, requires_grad=True)
+    y = x * 2
+    (x if leaf else y).register_hook(lambda g: g.double())
+    y.sum().backward()
+
+
+def dirty_that_stays(lib: Any, both: bool) -> None:
+    class Writes(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.mark_dirty(x)
+            return (x.mul_(2) * 1, x * 3) if both else x.mul_(2) * 1
+
+        @staticmethod
+        def backward(ctx: Any, *g: Any) -> Any:
+            return g[0]
+
+    Writes.apply(lib.ones(2, requires_grad=True).clone())
+
+
+def whole_numbers_as_data(lib: Any) -> None:
+    lib.ones(2, requires_grad=True).data = lib.ones(2, dtype=lib.int64)
+
+
 GRADIENTS: dict[str, tuple[str, Call]] = {
+    "hook that changes the dtype": (
+        "has changed the type of value",
+        lambda t: hook_of_another_dtype(t, False),
+    ),
+    "hook of a leaf that changes the dtype": (
+        "has changed the type of value",
+        lambda t: hook_of_another_dtype(t, True),
+    ),
+    "dirty and not returned": (
+        "marked as dirty during the forward method were not returned",
+        lambda t: dirty_that_stays(t, False),
+    ),
+    "dirty and not among several": (
+        "marked as dirty during the forward method were not returned",
+        lambda t: dirty_that_stays(t, True),
+    ),
+    "whole numbers as data": ("data set to a tensor that requires", whole_numbers_as_data),
+    "strict in vectors": (
+        "are not supported together",
+        lambda t: t.autograd.functional.jacobian(t.sin, t.ones(2), strict=True, vectorize=True),
+    ),
     "backward that drifts": ("Backward is not reentrant", unsteady),
     "backward with a constant": ("backward not multiplied by grad_output", shifted),
     "gradients given twice": ("Please only use `grad_tensors`.", two_gradients),

@@ -475,6 +475,20 @@ out:
     return tuple;
 }
 
+/* Whether all that forward wrote is among its results: who else would see the new history? */
+static bool returns_dirty(const ctx_object *c, PyObject *result) {
+    for (Py_ssize_t i = 0; c->dirty && i < PyTuple_Size(c->dirty); i++) {
+        PyObject *o = PyTuple_GetItem(c->dirty, i);
+        if (o == result || (PyTuple_Check(result) && contains(result, o))) continue;
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Some elements marked as dirty during the forward method were not returned "
+                        "as output. The inputs that are modified inplace must all be outputs of "
+                        "the Function.");
+        return false;
+    }
+    return true;
+}
+
 /* _apply(cls, args) */
 static PyObject *function_apply(PyObject *unused, PyObject *call) {
     PyObject *cls, *args, *result = NULL, *outputs = NULL;
@@ -485,6 +499,7 @@ static PyObject *function_apply(PyObject *unused, PyObject *call) {
     if (!c) return NULL;
     if (!make_node(c, args, &node)) goto out;
     PyObject *r = run_forward(c, args);
+    if (r && !returns_dirty(c, r)) Py_CLEAR(r);
     if (!r || !node) {
         result = r;
         goto out;

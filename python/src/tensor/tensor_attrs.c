@@ -262,6 +262,12 @@ static int set_data(PyObject *self, PyObject *value, void *unused) {
         return -1;
     }
     if (tnp_refuse_many(value, "data =")) return -1;
+    int category = tn_dtype_category(tn_tensor_dtype(tnp_of(value)));
+    if (tn_requires_grad(tnp_of(self)) && category < TN_CAT_FLOAT) {
+        PyErr_SetString(PyExc_RuntimeError, "data set to a tensor that requires gradients must be "
+                                            "floating point or complex dtype");
+        return -1;
+    }
     return tnp_check(tn_tensor_set_data(tnp_of(self), tnp_of(value)));
 }
 

@@ -188,6 +188,11 @@ def jacobian(
         raise AssertionError(
             f'Expected strategy to be "forward-mode" or "reverse-mode": {strategy}'
         )
+    if strict and vectorize:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
+            "supported together. Please either set `strict=False` or `vectorize=False`."
+        )
     with tenon.enable_grad():
         several, xs = _fresh(inputs, create_graph)
         many, ys = _outputs(func(*xs), strict)
