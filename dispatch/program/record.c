@@ -27,8 +27,8 @@ struct tni_recorder {
     int32_t places, known;
     tn_tensor **held;
     int32_t nheld, held_room;
-    bool no_grad; /* gradients were off when it began */
-    int32_t scope;
+    bool no_grad;  /* gradients were off when it began */
+    int32_t scope, said_grad; /* calls count as made with gradients off: 1, on: 2, as they are: 0 */
     bool scope_by_node;
     bool tolerant, paused;
     const tn_op **apart; /* composites that become their parts; owned */
@@ -201,10 +201,14 @@ static void refuse_aside(void *ctx, int32_t id) {
                         "the memory of a value that has a gradient is written to by .data");
 }
 
+static bool gradients_off(const recorder *r) {
+    return r->said_grad ? r->said_grad == 1 : tni_tls.no_grad != 0;
+}
+
 static void set_modes(const recorder *r, tni_pnode *n, const void *args) {
     tn_tensor *first = NULL;
     tn_autocast region = {0};
-    n->no_grad = (r->inside ? r->no_grad_around : tni_tls.no_grad != 0) && !r->no_grad;
+    n->no_grad = (r->inside ? r->no_grad_around : gradients_off(r)) && !r->no_grad;
     if (tni_op_inputs(n->op, args, &first, 1) < 1 || !first || (first->flags & TNI_T_STACK)) return;
     if (tn_autocast_get(tn_view_device(&first->v), &region) == TN_OK && region.enabled)
         n->cast = (uint8_t)(region.dtype + 1);
@@ -433,7 +437,7 @@ static tn_status run_apart(recorder *r, tn_layer_call *next, const tn_op *op, vo
     int64_t reads = r->p->reads;
     uint64_t turn = turns;
     bool around = r->whole;
-    if (r->inside++ == 0) r->no_grad_around = tni_tls.no_grad != 0;
+    if (r->inside++ == 0) r->no_grad_around = gradients_off(r);
     r->whole = false;
     int seen = tn_layer_enable(layer_id, 1);
     tn_status st = tn_layer_next(next, &op->info, args, rets);
@@ -614,6 +618,12 @@ tn_status tn_program_tolerate(tn_program *p) {
     TN_TRY(check_recording(p));
     active->tolerant = true;
     return TN_OK;
+}
+
+int tn_program_note_grad(int on) {
+    int before = active ? active->said_grad - 1 : -1;
+    if (active) active->said_grad = on < 0 ? 0 : 1 + (on != 0);
+    return before;
 }
 
 tn_status tn_program_pause(tn_program *p, int on) {

@@ -29,6 +29,7 @@ from tenon._program import (
     FREEZE,
     PARAMETER,
     Program,
+    foreign,
     jit_names,
     script_file,
 )
@@ -52,7 +53,8 @@ from tenon._program.jit_names import (  # noqa: F401 - PyTorch's names
     strict_fusion,
 )
 from tenon._program.script import NotSupportedError, UnsupportedNodeError
-from tenon._program.traced import Layout, Recording, TracerWarning, unchanged
+from tenon._program.trace_check import check_again, constants_of, same_constants
+from tenon._program.traced import Layout, Recording, TracerWarning
 from tenon._program.weak_cache import weakly_cached
 from tenon._program.widen import Origin
 from tenon.futures import Future
@@ -150,10 +152,11 @@ class _Runs:
     original_name: str
     _origin: Origin | None
     _scripted: _Scripted | None
+    _differentiable: Callable[..., Any] | None  # what was traced, if it has gradients of its own
 
     def _adopt(self, program: Program, note: dict[str, Any]) -> None:
         self.__dict__["program"] = program
-        self.__dict__["_origin"] = self.__dict__["_scripted"] = None
+        self.__dict__.update(_origin=None, _scripted=None, _differentiable=None)
         self.__dict__["_inputs"] = Layout.load(note["inputs"])
         self.__dict__["_outputs"] = Layout.load(note["outputs"])
         counts = len(self._inputs.tensors), len(self._outputs.tensors)
@@ -167,6 +170,8 @@ class _Runs:
         if scripted is not None and scripted.looks:
             return scripted.fn(*args, **kwargs)
         tensors = self._tensors(args, kwargs)
+        if self._differentiable is not None and self._wants_gradients(tensors):
+            return self._differentiable(*args, **kwargs)
         try:
             results = self.program(*tensors)
         except RuntimeError:
@@ -179,6 +184,11 @@ class _Runs:
             else:
                 results = self.program(*tensors)
         return self._outputs.build(results)
+
+    def _wants_gradients(self, tensors: list[Any]) -> bool:
+        if not tenon.is_grad_enabled() or is_tracing():
+            return False
+        return any(t.requires_grad for t in (*tensors, *(w for _, _, w in self.program.weights)))
 
     def _widen(self, shapes: list[Any] | None = None) -> bool:
         """Records anew with more sizes free: all that tensors of these shapes need, or all that
@@ -363,36 +373,6 @@ def _as_tuple(example: Any) -> tuple[Any, ...]:
     return tuple(example) if isinstance(example, (tuple, list)) else (example,)
 
 
-def _closest(a: Any, b: Any, tolerance: float) -> bool:
-    if not (a.is_floating_point() or a.is_complex()):
-        return tenon.equal(a, b)
-    return tenon.allclose(a.detach(), b.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
-def _check(
-    recording: Recording, fn: Callable[..., Any], example: tuple[Any, ...], tolerance: float
-) -> Program:
-    """Records the function again and compares."""
-    _, tensors = Layout.of((example, {}), "inputs of a trace")
-    fresh = [t.detach().clone() for t in tensors]
-    args, kwargs = recording.layout.build([t.detach().clone() for t in tensors])
-    with tenon.no_grad(), unchanged(fn):
-        again = Recording(fn, args, kwargs)
-        expected = again.results
-    with tenon.no_grad(), unchanged(fn):
-        got = recording.program(*fresh)
-    for i, (a, b) in enumerate(zip(got, expected, strict=True)):
-        if a.shape != b.shape or not _closest(a, b, tolerance):
-            warnings.warn(
-                f"Output nr {i + 1} of the traced function does not match the corresponding output "
-                "of the Python function: the function draws random numbers, keeps state that is no "
-                "parameter or buffer, or takes another course for these inputs",
-                TracerWarning,
-                stacklevel=4,
-            )
-    return again.program
-
-
 def _free_batch(origin: Origin, recording: Recording) -> Recording:
     """Makes the first size of the inputs free where they share it and the function allows it."""
     sizes = {t.shape[0] for t in origin.tensors if t.ndim}
@@ -429,8 +409,10 @@ def trace(
         raise RuntimeError("trace() needs example_inputs")
     args = () if example_inputs is None else _as_tuple(example_inputs)
     kwargs = example_kwarg_inputs or {}
+    own_gradients = foreign.state.gradients
     recording, origin = Recording(func, args, kwargs), None
-    first, constants = str(recording.program), _constants(recording.program)
+    own_gradients -= foreign.state.gradients
+    first, constants = str(recording.program), constants_of(recording.program)
     count, where = recording.program.reads
     scripts = dict(_scripts.called)
     if count > sum(scripts.values()):
@@ -441,39 +423,27 @@ def trace(
             TracerWarning,
             stacklevel=2,
         )
-    elif check_trace and not kwargs and not count:
+    elif not kwargs and not count:
         origin = Origin(func, recording.layout, Layout.of((args, {}), "inputs of a trace")[1])
-        recording = _free_batch(origin, recording)
+        recording = _free_batch(origin, recording) if check_trace else recording
     if check_trace and not kwargs and not any(scripts.values()):
-        again = _check(recording, func, args, check_tolerance)
-        if str(again) != first or not _same(_constants(again), constants):
+        again = check_again(recording, func, args, check_tolerance)
+        if str(again) != first or not same_constants(constants_of(again), constants):
             raise TracingCheckError(
                 "Tracing failed sanity checks!\nERROR: Graphs differed across invocations!\n"
                 "The function keeps state that is no parameter or buffer, or takes another course "
                 "each time"
             )
         for more in check_inputs or ():
-            _check(recording, func, _as_tuple(more), check_tolerance)
+            check_again(recording, func, _as_tuple(more), check_tolerance)
     recording.program.optimize(DEAD)
     made = _wrap(func, recording)
     made.__dict__.update(_origin=origin, _scripted=_Scripted(func, scripts) if scripts else None)
+    made.__dict__["_differentiable"] = func if own_gradients else None
     return made
 
 
-def _constants(program: Program) -> list[Any]:
-    return [t.detach().clone() for name, _, t in program.weights if not name]
-
-
-def _same(a: list[Any], b: list[Any]) -> bool:
-    return all(
-        x.shape == y.shape and x.dtype == y.dtype and tenon.equal(x, y)
-        for x, y in zip(a, b, strict=True)
-    )
-
-
 def _argument_names(func: Any) -> list[str]:
-    import inspect
-
     target = func.forward if isinstance(func, Module) else func
     try:
         return [
@@ -544,6 +514,13 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     elif m._scripted is not None and m._scripted.looks:
         return save(script(m._scripted.fn), f, _extra_files)
     else:
+        if m._differentiable is not None:
+            warnings.warn(
+                f"jit.save: {m.original_name} calls an autograd.Function, whose backward no file "
+                "holds: gradients of what is loaded follow from the operators of its forward",
+                TracerWarning,
+                stacklevel=2,
+            )
         m._widen()
         program, note = m.program, json.loads(m.program.note)
     program.note = json.dumps({**note, "extra": texts}, sort_keys=True)

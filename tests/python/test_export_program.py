@@ -514,3 +514,67 @@ def test_numbers_of_kinds() -> None:
     assert [(k.name, k.value) for k in kinds.OutputKind] == [
         ("USER_OUTPUT", 1), ("BUFFER_MUTATION", 3), ("USER_INPUT_MUTATION", 7)
     ]  # fmt: skip
+
+
+def test_changed_graphs_keep_the_sizes_of_their_inputs() -> None:
+    class Net(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return x * tn.arange(len(x))[:, None]
+
+    program = export(Net(), (tn.ones(3, 2),))
+    for checks in (True, False):
+        module = program.module(check_guards=checks)
+        module.recompile()
+        assert module(tn.ones(3, 2)).shape == (3, 2)
+        for other in (tn.ones(1, 2), tn.ones(2)):
+            if checks:
+                with pytest.raises(AssertionError, match=r"Guard failed: x\.(size|dim)"):
+                    module(other)
+            else:
+                assert module(other).shape[0] == 3
+
+
+def test_an_exported_module_has_one_mode() -> None:
+    module = export(nn.Dropout().train(), (tn.ones(3),)).module()
+    assert module.train() is module
+    with pytest.raises(NotImplementedError, match="export the module again after eval"):
+        module.eval()
+
+
+def test_functions_of_a_program_have_the_gradient_of_their_operators() -> None:
+    class Square(tn.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: tn.Tensor) -> tn.Tensor:
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, grad: tn.Tensor) -> tn.Tensor:
+            return grad * 0
+
+    class Net(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            with tn.no_grad():
+                y = Square.apply(x)
+            return Square.apply(x) + y
+
+    x = tn.ones(2, requires_grad=True)
+    out = export(Net(), (tn.ones(2),)).module()(x)
+    assert tn.autograd.grad(out.sum(), x)[0].tolist() == [2, 2]
+
+
+def test_nodes_say_what_is_no_default() -> None:
+    class Net(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            x = x.add(x, alpha=2).squeeze(0).clone().add_(1)
+            return x.sum().sum(0, True).softmax(0)
+
+    nodes = export(Net(), (tn.ones(1, 3),)).graph.find_nodes(op="call_function")
+    assert [(n.name, str(n.target), len(n.args), dict(n.kwargs)) for n in nodes] == [
+        ("add", "aten.add.Tensor", 2, {"alpha": 2}),
+        ("squeeze", "aten.squeeze.dim", 2, {}),
+        ("clone", "aten.clone.default", 1, {}),
+        ("add_", "aten.add_.Tensor", 2, {}),
+        ("sum_1", "aten.sum.default", 1, {}),
+        ("sum_2", "aten.sum.dim_IntList", 3, {}),
+        ("softmax", "aten.softmax.int", 2, {}),
+    ]

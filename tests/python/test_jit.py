@@ -636,3 +636,34 @@ def test_files_take_other_sizes_where_small_ones_are_refused() -> None:
         assert tn.allclose(loaded(x), model(x), atol=1e-6)
     with pytest.raises(RuntimeError):
         loaded(tn.randn(1, 1, 2, 2))
+
+
+class _Scaled(tn.autograd.Function):
+    """x * k with a gradient that no operator of its forward has."""
+
+    @staticmethod
+    def forward(ctx: Any, x: tn.Tensor, k: float) -> tn.Tensor:
+        ctx.k = k
+        return x * k
+
+    @staticmethod
+    def backward(ctx: Any, grad: tn.Tensor) -> Any:
+        return grad * ctx.k * 10, None
+
+
+def test_functions_with_a_gradient_of_their_own(tmp_path: Path) -> None:
+    x = tn.ones(2, requires_grad=True)
+    traced = jit.trace(lambda x: _Scaled.apply(x, 2.0) + 1, (tn.ones(2),))
+    assert not traced(tn.ones(2)).requires_grad
+    assert tn.autograd.grad(traced(x).sum(), x)[0].tolist() == [20, 20]
+    with pytest.warns(jit.TracerWarning, match="backward no file holds"):
+        jit.save(traced, tmp_path / "f.tng")
+    loaded = jit.load(tmp_path / "f.tng")
+    assert tn.autograd.grad(loaded(x).sum(), x)[0].tolist() == [2, 2]
+
+
+def test_sizes_become_free_without_a_check() -> None:
+    net = nn.Linear(3, 2)
+    traced = jit.trace(net, (tn.ones(1, 3),), check_trace=False)
+    net.load_state_dict(nn.Linear(3, 2).state_dict())
+    assert tn.equal(traced(tn.ones(4, 3)), net(tn.ones(4, 3)))

@@ -90,6 +90,10 @@ TN_API int tn_program_is_recording(void); /* on the calling thread; not while it
 TN_API tn_status tn_program_tolerate(tn_program *p);
 /* Whether operators are left out for a while: their results may be declared as inputs afterwards. */
 TN_API tn_status tn_program_pause(tn_program *p, int on);
+/* How the calling thread's recording notes the calls that follow: made with gradients on (1), off (0),
+ * or as they are (-1), which holds at first. For code that is run with gradients off so that a rule of
+ * the caller's stands for its derivative, which no program has. Returns what held before. */
+TN_API int tn_program_note_grad(int on);
 /* From here on a call of one of these composite operators becomes the calls that it makes, and with
  * n = -1 that of any composite. It stays one node where it writes to its arguments or into a given
  * result, looks at values, or makes a tensor otherwise than by operators. Other names are passed over. */

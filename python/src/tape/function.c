@@ -3,6 +3,8 @@
  * One call makes a ctx object, which the graph's node owns and which is what Python sees as that node.
  * The ctx knows its node only while that lives: the node's release clears the pointer. Tensors that forward saves are packed after the
  * node knows its outputs, so that an output that is saved makes no cycle. */
+#include <tenon/program.h>
+
 #include "binding_priv.h"
 
 typedef struct ctx_object {
@@ -68,18 +70,6 @@ static void ctx_dealloc(PyObject *self) {
 
 static PyObject *save_for_backward(PyObject *self, PyObject *args) {
     ctx_object *c = (ctx_object *)self;
-    for (Py_ssize_t i = 0; i < PyTuple_Size(args); i++) {
-        PyObject *t = PyTuple_GetItem(args, i);
-        if (t == Py_None || tnp_is_tensor(t)) continue;
-        PyObject *name = PyObject_GetAttrString((PyObject *)Py_TYPE(t), "__name__");
-        if (name)
-            PyErr_Format(
-                PyExc_TypeError,
-                "save_for_backward can only save variables, but argument %zd is of type %U", i,
-                name);
-        Py_XDECREF(name);
-        return NULL;
-    }
     Py_INCREF(args);
     PyObject *old = c->to_save;
     c->to_save = args;
@@ -388,12 +378,15 @@ static bool contains(PyObject *tuple, PyObject *o) {
     return false;
 }
 
-/* Runs forward without recording, and setup_context where the class has one. */
+/* Runs forward without recording, and setup_context where the class has one. In a program forward is
+ * what it does, with the derivatives of that: backward is not part of it. */
 static PyObject *run_forward(ctx_object *c, PyObject *args) {
     PyObject *setup = PyObject_GetAttrString(c->cls, "setup_context");
     PyObject *forward = setup ? PyObject_GetAttrString(c->cls, "forward") : NULL;
     PyObject *r = NULL;
     int recording = tn_grad_set_enabled(0);
+    int noted = tn_program_note_grad(recording);
+    tn_program_note_grad(noted < 0 ? recording : noted);
     if (forward && setup != Py_None) {
         r = PyObject_Call(forward, args, NULL);
         PyObject *done =
@@ -407,14 +400,32 @@ static PyObject *run_forward(ctx_object *c, PyObject *args) {
         Py_XDECREF(self);
         Py_XDECREF(all);
     }
+    tn_program_note_grad(noted);
     tn_grad_set_enabled(recording);
     Py_XDECREF(setup);
     Py_XDECREF(forward);
     return r;
 }
 
+static bool are_tensors(PyObject *saved) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(saved); i++) {
+        PyObject *t = PyTuple_GetItem(saved, i);
+        if (t == Py_None || tnp_is_tensor(t)) continue;
+        PyObject *name = PyObject_GetAttrString((PyObject *)Py_TYPE(t), "__name__");
+        if (name)
+            PyErr_Format(
+                PyExc_TypeError,
+                "save_for_backward can only save variables, but argument %zd is of type %U", i,
+                name);
+        Py_XDECREF(name);
+        return false;
+    }
+    return true;
+}
+
 static bool pack_saved(ctx_object *c) {
     if (!c->to_save || !c->node) return true;
+    if (!are_tensors(c->to_save)) return false;
     Py_ssize_t n = PyTuple_Size(c->to_save);
     c->saved = PyMem_Calloc((size_t)n + 1, sizeof *c->saved);
     if (!c->saved) return PyErr_NoMemory() != NULL;

@@ -15,8 +15,12 @@ from tenon._program import Program, number_of_sizes
 from tenon._program.foreign import Call
 from tenon._program.guards import Unfit
 from tenon._tensor import aten
+from tenon.utils import _pytree
 
-_FORMS = {"max_dim": "max", "min_dim": "min"}  # operators whose name here is a form's there
+_FORMS = {  # operators whose name here is a form's there
+    "max_dim": ("max", "dim"), "min_dim": ("min", "dim"), "movedim_int": ("movedim", "int"),
+    "squeeze_dim": ("squeeze", "dim"), "squeeze_dims": ("squeeze", "dims"),
+}  # fmt: skip
 _FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 
 
@@ -33,9 +37,16 @@ def call_in_modes(
     with tenon.set_grad_enabled(tenon.is_grad_enabled() and not no_grad):
         if autocast is None:
             return fn(*args, **kw)
-        first = next(a for a in (*args, *kw.values()) if isinstance(a, tenon.Tensor))
-        with tenon.autocast(first.device.type, dtype=autocast):
+        with tenon.autocast(_device_type(args, kw), dtype=autocast):
             return fn(*args, **kw)
+
+
+def _device_type(args: Any, kw: Any) -> str:
+    """Of the tensors of a call, also those in lists; of one without any, where its result lies."""
+    for leaf in _pytree.tree_leaves((args, kw)):
+        if isinstance(leaf, tenon.Tensor):
+            return leaf.device.type
+    return tenon.device(kw.get("device") or tenon.get_default_device()).type
 
 
 def value(data: Any, special: Callable[[str, dict[str, Any]], Any]) -> Any:
@@ -61,12 +72,49 @@ def value(data: Any, special: Callable[[str, dict[str, Any]], Any]) -> Any:
 def _overload(name: str, args: Any, kwargs: Any) -> Any:
     """`ops.aten`'s name of an operator of the table, None: it has none."""
     if name in _FORMS:
-        return getattr(aten.namespace, _FORMS[name]).dim
+        packet, form = _FORMS[name]
+        return getattr(getattr(aten.namespace, packet), form)
     known = hasattr(tenon.Tensor if name.endswith("_") else _C._ops, name)
     if not known and not hasattr(_C._nn, name):
         return None
     shown = [tenon.empty(0, device="meta") if isinstance(a, fx.Node) else a for a in args]
     return aten.overload_for(name, tuple(shown), kwargs)
+
+
+@cache
+def _defaults(fn: Callable[..., Any]) -> dict[str, Any]:
+    """By position and name, what an operator takes where nothing is said."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    return {p.name: p.default for p in parameters}
+
+
+def _is_default(value: Any, default: Any, own_format: Any) -> bool:
+    if default is None:
+        return value is None or value is own_format
+    if isinstance(value, list) and isinstance(default, int):
+        return bool(value) and all(_is_default(v, default, None) for v in value)
+    return type(value) is type(default) and value == default
+
+
+def _said(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments without those at the end, and those by name, that are an operator's defaults."""
+    known = _defaults(fn)
+    places = list(known.values())
+    compact = fn.__name__ == "contiguous"
+    own_format = tenon.contiguous_format if compact else tenon.preserve_format
+    last = len(args) - 1
+    while 0 <= last < len(places) and _is_default(args[last], places[last], own_format):
+        last -= 1
+    return args[: last + 1], {
+        k: v
+        for k, v in kwargs.items()
+        if k not in known or not _is_default(v, known[k], own_format)
+    }
 
 
 _STEPS = {"Mul": operator.mul, "Div": operator.floordiv, "Add": operator.add}
@@ -126,14 +174,16 @@ class _Builder:
         if any(g is not None for g in given) and not node["in_place"] and not in_place:
             kwargs["out"] = given[0] if len(given) == 1 else tuple(given)
         fn: Any = getattr(tenon.Tensor, own) if in_place else op(node["op"])
+        name = node["op"].strip("_").split("::")[-1]
         if self.aten:
             fn = _overload(own if in_place else node["op"], args, kwargs) or fn
+        if isinstance(fn, aten.OpOverload):
+            args, kwargs = _said(fn.op, args, kwargs)
+            name = fn.overloadpacket.__name__
         if node["no_grad"] or node["autocast"]:
             dtype = getattr(tenon, node["autocast"]) if node["autocast"] else None
             args, fn = (node["no_grad"], dtype, fn, *args), call_in_modes
-        made = self.graph.call_function(
-            fn, args, kwargs, name=node["op"].strip("_").split("::")[-1]
-        )
+        made = self.graph.call_function(fn, args, kwargs, name=name)
         outs = node["outs"]
         if node["random"] or node["in_place"] or node["wrote"] or any(given):
             self.acting.append(made)

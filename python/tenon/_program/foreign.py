@@ -91,6 +91,7 @@ class Calls:
 
 class _State(threading.local):
     calls: Calls | None = None
+    gradients = 0  # calls of autograd.Functions that a trace has taken apart
 
 
 state = _State()

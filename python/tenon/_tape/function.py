@@ -103,6 +103,7 @@ class Function(_Unwritten, metaclass=FunctionMeta):
 
             if foreign.is_open():
                 return foreign.whole(cls.apply, args, kwargs)
+            foreign.state.gradients += 1
         if kwargs:
             own = () if cls.setup_context is not None else (None,)
             bound = inspect.signature(cls.forward).bind(*own, *args, **kwargs)

@@ -189,8 +189,9 @@ class ExportedProgram:
         self.graph.lint()
 
     def module(self, check_guards: bool = True) -> ExportedModule:
-        """What runs the program, called as the module was."""
-        return ExportedModule(self.program)
+        """What runs the program, called as the module was. Once its graph was changed the sizes of
+        its inputs are checked as before, or not at all without `check_guards`."""
+        return ExportedModule(self.program, check_guards)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
@@ -213,9 +214,9 @@ class InputsError(ValueError, RuntimeError):
 class ExportedModule(fx.GraphModule):
     """A module that runs a program; its graph can be changed, and runs after `recompile()`."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, check_guards: bool = True) -> None:
         note = json.loads(program.note)
-        self.__dict__["_runs"] = False
+        self.__dict__.update(_runs=False, _checks=check_guards)
         made = as_fx.graph_module(program, aten=True)
         self.__dict__.update(_program=program, _note=note)
         self.__dict__["_takes"], self.__dict__["_gives"] = jit._Runs(), Layout.load(note["outputs"])
@@ -237,10 +238,20 @@ class ExportedModule(fx.GraphModule):
         wanted = set(note.get("grads", ()))
         for name, p in self.named_parameters():
             p.requires_grad_(name in wanted)
-        self.train(note.get("training", False))
+        super().train(note.get("training", False))
         slots = [(*self._slot(n), t) for n, _, t in program.weights if n]
         self.__dict__.update(_slots=slots, _runs=True)
         type(self).forward = ExportedModule._call
+
+    def train(self, mode: bool = True) -> ExportedModule:
+        """The mode that the module was exported in; the other one would change nothing that the
+        program does."""
+        if mode != self._note.get("training", False):
+            raise NotImplementedError(
+                "Calling train() or eval() is not supported for exported models: export the "
+                f"module again after {'train' if mode else 'eval'}()"
+            )
+        return super().train(mode)
 
     def _slot(self, path: str) -> tuple[dict[str, Any], str]:
         owner, _, name = path.rpartition(".")
@@ -271,6 +282,9 @@ class ExportedModule(fx.GraphModule):
         """The program while the module holds its weights and graph, else the graph."""
         tensors = self._fitting(args, kwargs)
         if not self._runs or any(slots.get(name) is not t for slots, name, t in self._slots):
+            failed = self._guard(tensors) if self._checks else None
+            if failed is not None:
+                raise GuardError(f"Guard failed: {failed}")
             return self._gives.build(self._body(self, *tensors))
         try:
             return self._gives.build(self._program(*tensors))
@@ -298,7 +312,9 @@ class ExportedModule(fx.GraphModule):
         sizes: dict[str, int] = {}
         for i, t in zip(data["inputs"], tensors, strict=True):
             value = data["values"][i]
-            for d, (size, now) in enumerate(zip(value["shape"], t.shape, strict=False)):
+            if t.ndim != len(value["shape"]):
+                return f"{value['name']}.dim() == {len(value['shape'])}"
+            for d, (size, now) in enumerate(zip(value["shape"], t.shape, strict=True)):
                 where, bound = f"{value['name']}.size()[{d}]", bounds.get(size)
                 if size == -1:
                     continue
@@ -317,7 +333,7 @@ class ExportedModule(fx.GraphModule):
         return None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ExportedModule:
-        made = _restored(self._program.to_bytes(), self.training)
+        made = _restored(self._program.to_bytes(), self._checks)
         if not self._runs:
             made.graph = copy.deepcopy(self.graph)
         made.load_state_dict(self.state_dict())
@@ -330,15 +346,14 @@ class ExportedModule(fx.GraphModule):
     def __reduce__(self) -> Any:
         if not self._runs:
             raise TypeError("a changed module of an exported program cannot be pickled")
-        return _restored, (self._program.to_bytes(), self.training)
+        return _restored, (self._program.to_bytes(), self._checks)
 
 
 ExportedModule.__name__ = "GraphModule"
 
 
-def _restored(data: bytes, training: bool) -> ExportedModule:
-    made = ExportedModule(_program.load(data))
-    return made.train(training)
+def _restored(data: bytes, check_guards: bool) -> ExportedModule:
+    return ExportedModule(_program.load(data), check_guards)
 
 
 class _Lifted(as_fx._Builder):
