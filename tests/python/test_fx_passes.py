@@ -314,3 +314,30 @@ def test_annotations_of_programs_are_values(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "tenon", "run", *given]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout == "{'a': <class 'int'>}\n"
+
+
+def test_dead_code_leaves_checks_and_random_numbers() -> None:
+    def fn(x: Any) -> Any:
+        tn._assert(x.shape[0] > 1, "too short")
+        x.add(1)
+        return x
+
+    gm = fx.symbolic_trace(fn)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    assert [n.name for n in gm.graph.nodes][-2:] == ["_assert", "output"]
+    with pytest.raises(AssertionError, match="too short"):
+        gm(tn.ones(1))
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    drawn = graph.call_function(tn.ops.aten.bernoulli.default, (x,))
+    assert drawn.is_impure() and not drawn.is_impure(impure_random=False)
+
+
+def test_errors_name_the_node() -> None:
+    gm = fx.symbolic_trace(lambda x: x.view(7))
+    with pytest.raises(RuntimeError, match=r"(?s)invalid for input.*While executing %view"):
+        fx.Interpreter(gm).run(tn.ones(2))
+    gm = fx.symbolic_trace(lambda x: x["k"])
+    with pytest.raises(RuntimeError, match="While executing %getitem"):
+        fx.Interpreter(gm).run({})

@@ -52,7 +52,11 @@ class Interpreter:
                 with traceback.set_current_meta(node, f"Interpreter_{type(self).__name__}"):
                     self.env[node] = self.run_node(node)
             except Exception as err:
-                err.add_note(f"While executing {node.format_node()}")
+                where = f"While executing {node.format_node()}"
+                said = f"{err.args[0]}\n\n{where}" if err.args else where
+                err.args = (said, *err.args[1:])
+                if isinstance(err, KeyError):  # which would show its text as a key
+                    raise RuntimeError(*err.args) from err
                 raise
             if self.garbage_collect_values:
                 for used in self._last.get(node, ()):

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon
+from tenon._plugin import schema_parts
+from tenon._tensor import aten
 from tenon._tensor.called import arguments_of, is_inplace, name_of
 from tenon.fx.immutable_collections import immutable_dict, immutable_list
 
@@ -39,6 +41,19 @@ def map_aggregate(a: Argument, fn: Callable[[Argument], Argument]) -> Argument:
 
 
 _acting: set[Callable[..., Any]] = set()
+_ACTING_NAMES = {
+    "_assert", "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "_check",
+    "_check_is_size", "_enter_autocast", "_exit_autocast", "_set_grad_enabled", "manual_seed",
+    "set_grad_enabled", "setitem",
+}  # fmt: skip
+
+
+def _draws(target: Any) -> bool:
+    """Whether an operator of `ops.aten` draws random numbers: the next ones would be others."""
+    if not isinstance(target, aten.OpOverload):
+        return False
+    row = schema_parts.row_of(target.overloadpacket.__name__)
+    return row is not None and row["random"]
 
 
 def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -240,8 +255,9 @@ class Node:
             if callable(self.target):
                 name = name_of(self.target)
             in_place = is_inplace(name) or any(arguments_of(name).values())
-            known = in_place or name in ("setitem", "manual_seed") or "out" in self.kwargs
-            return known or self.target in _acting
+            known = in_place or name in _ACTING_NAMES or "out" in self.kwargs
+            drawing = impure_random and _draws(self.target)
+            return known or drawing or self.target in _acting
         return False
 
     def normalized_arguments(
