@@ -30,7 +30,15 @@ __all__ = [
 _BACKENDS = ("aot_eager", "cudagraphs", "eager", "inductor")
 _AS_PYTHON = ("aot_eager", "eager")  # what they are given runs as it is
 _MODES = ("default", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead")
-_state = threading.local()
+
+
+class _State(threading.local):
+    stance = "default"
+    whole = False  # a graph that ends is an error
+    as_python = 0  # functions that are running and are not to be compiled
+
+
+_state = _State()
 _registered: dict[str, Callable[..., Any]] = {}
 _tags: dict[str, tuple[str, ...]] = dict.fromkeys(_AS_PYTHON, ("debug",))
 _compiled: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -68,7 +76,7 @@ def is_compiling() -> bool:
     """Whether the caller is being recorded for a backend."""
     from tenon import _C
 
-    return _C._program_is_recording()
+    return _C._program_is_recording() and not _state.as_python
 
 
 is_dynamo_compiling = is_compiling
@@ -144,12 +152,16 @@ class OptimizedModule(Module):
         if "_orig_mod" in modules:
             modules["_orig_mod"].training = value
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        result = _quick_call(self._ways, args, kwargs)
-        return self._call(*args, **kwargs) if result is NotImplemented else result
+    def _call_impl(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Hooks of its own run around the call, those of all modules in the module alone."""
+        own = self._forward_hooks or self._forward_pre_hooks
+        if own or self._backward_hooks or self._backward_pre_hooks:
+            return self._hooked_call(args, kwargs)
+        return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
+        result = _quick_call(self._ways, args, kwargs)
+        return self._call(*args, **kwargs) if result is NotImplemented else result
 
     def __getattr__(self, name: str) -> Any:
         modules = self.__dict__.get("_modules", {})
@@ -264,7 +276,7 @@ def _long_way(
         return call(*args, **kwargs)
 
     def without_breaks(*args: Any, **kwargs: Any) -> Any:
-        before = getattr(_state, "whole", False)
+        before = _state.whole
         _state.whole = _stance() != "force_eager"
         try:
             return chosen(*args, **kwargs)
@@ -276,7 +288,7 @@ def _long_way(
 
 def refuse_break() -> None:
     """Raises where a graph ends in a function that was to be one."""
-    if getattr(_state, "whole", False):
+    if _state.whole:
         from tenon._program.errors import Unsupported
 
         raise Unsupported("Call to `torch._dynamo.graph_break()`: fullgraph=True")
@@ -329,7 +341,11 @@ def disable(
 
             name = getattr(inner, "__qualname__", type(inner).__name__)
             foreign.give_up(f"{name} is not to be compiled{f' ({reason})' if reason else ''},")
-        return inner(*args, **kwargs)
+        _state.as_python += 1
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            _state.as_python -= 1
 
     as_python._torchdynamo_orig_callable = inner  # type: ignore[attr-defined]
     as_python._torchdynamo_disable = True  # type: ignore[attr-defined]
@@ -388,7 +404,7 @@ def _set_stance(stance: str) -> None:
 
 
 def _stance() -> str:
-    return getattr(_state, "stance", "default")
+    return _state.stance
 
 
 def cudagraph_mark_step_begin() -> None:

@@ -43,7 +43,7 @@ def test_fullgraph_refuses_breaks_with_all_backends() -> None:
                     fast(x)
             with compiler.set_stance("force_eager"):
                 assert fast(x).item() == 4
-            assert tn.compile(fn, backend=backend)(x).item() == 4
+            assert tn.compile(fn, backend=Seen())(x).item() == 4
     whole = tn.compile(lambda x: x * 2, backend="eager", fullgraph=True)
     assert whole(x).item() == 2 and broken(x).item() == 4  # nothing is left of it
 
@@ -80,3 +80,49 @@ def test_former_names() -> None:
     assert tn.allclose(fast(x), 2 * x.sin()) and len(seen.graphs) == 2
     made = compiler.wrap_numpy(lambda a, k: {"s": np.sin(a) * k})(x, k=2)
     assert tn.allclose(made["s"], 2 * x.sin())
+
+
+def test_hooks_of_the_compiled_module_run() -> None:
+    seen: list[str] = []
+    net = tn.nn.Linear(2, 2)
+    call = tn.compile(net)
+    for _ in range(2):
+        call(tn.ones(1, 2))
+    hook = call.register_forward_hook(lambda m, args, out: seen.append(type(m).__name__))
+    call(tn.ones(1, 2))
+    hook.remove()
+    call(tn.ones(1, 2))
+    assert seen == ["OptimizedModule"]
+
+
+def test_functions_that_are_not_compiled_are_told_so() -> None:
+    @tn.compiler.disable
+    def outside() -> bool:
+        return tn.compiler.is_compiling()
+
+    call = tn.compile(lambda x: (x + 1, tn.compiler.is_compiling(), outside()), backend=Seen())
+    assert call(tn.ones(1))[1:] == (True, False)
+
+
+def test_modes_around_a_backends_graphs() -> None:
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        y = x * 2
+        return tn.stack([y, y @ y]) if y.sum() > 0 else y
+
+    call, x = tn.compile(fn, backend=Seen()), tn.eye(3)
+    for _ in range(2):
+        with tn.inference_mode():
+            assert tn.equal(call(x), fn(x))
+        with tn.autocast("cpu", dtype=tn.bfloat16):
+            assert tn.equal(call(x), fn(x)) and call(x).dtype == fn(x).dtype
+
+    def writes(x: tn.Tensor) -> tn.Tensor:
+        y = x * 2
+        first = y.sum() > 0
+        y.neg_()
+        return y if first else x
+
+    call = tn.compile(writes, backend=Seen())
+    with tn.inference_mode():
+        for x in (tn.ones(2), -tn.ones(2), tn.ones(2)):
+            assert tn.equal(call(x), writes(x))

@@ -108,6 +108,15 @@ class Recorded:
         if any(not roots[i].isdisjoint(made) for i in data["outputs"]):
             raise Unfit("a result lies in memory that the call made without an operator")
 
+    def writes_after(self, position: int, value: int, tensor: Any, version: int) -> bool:
+        """Whether a tensor that was looked at was written to later. Inference tensors count no
+        writes."""
+        if not tensor.is_inference():
+            return tensor._version != version
+        roots = self.roots()
+        later = self.program.data["nodes"][position:]
+        return any(not roots[i].isdisjoint(roots[value]) for n in later for i in _written(n))
+
     def acts_before(self, end: int) -> str | None:
         """What the first nodes do that must not be done again; None: nothing."""
         data, roots = self.program.data, self.roots()
@@ -158,7 +167,7 @@ def path(rec: Recorded) -> Step:
     for i, (position, value, where, _, version, tensor) in enumerate(rec.looks):
         if value < 0:
             raise Unfit(f"a value that the recording does not know was looked at: {where}")
-        if tensor._version != version:
+        if rec.writes_after(position, value, tensor, version):
             raise Unfit(f"a tensor was looked at and written to afterwards: {where}")
         cuts.append((position, i, Look(None, value, outcome(tensor, False), where or _NOWHERE)))
     cuts += [(at, -1, look) for at, look in rec.sizes()]
