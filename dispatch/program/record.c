@@ -27,8 +27,8 @@ struct tni_recorder {
     int32_t places, known;
     tn_tensor **held;
     int32_t nheld, held_room;
-    bool no_grad;  /* gradients were off when it began */
-    int32_t scope, said_grad; /* calls count as made with gradients off: 1, on: 2, as they are: 0 */
+    bool no_grad;             /* gradients were off when it began */
+    int32_t scope, said_grad; /* calls count as made without gradients: 1, with: 2, as is: 0 */
     bool scope_by_node;
     bool tolerant, paused;
     const tn_op **apart; /* composites that become their parts; owned */
