@@ -13,6 +13,7 @@
 #include "common/room.h"
 #include "common/rows.h"
 #include "driver.h"
+#include "folders.h"
 #include "kernels/args/args.h"
 
 enum { CUDA_DEVICES = 16 /* most devices of one process */ };
@@ -30,17 +31,10 @@ tn_status cuda_fail(const cuda_device *d, CUresult r, const char *what);
 /* ---- library.c: NVIDIA's libraries, opened at run time ------------------------------------------*/
 /* The driver, initialised; *ret_count of its devices is at least 1. Fails with what to install. */
 tn_status cuda_open_driver(int *ret_count);
-/* Opens one of "libX.so.N" for the N of a list that ends with 0, newest first, in the loader's path,
- * the folders of TENON_CUDA_PATH and those of NVIDIA's Python packages. NULL when there is none. */
+/* cuda_look_for, in the folders of TENON_CUDA_PATH. */
 void *cuda_open_library(const char *stem, const int *versions);
 /* The versions to look for, newest first, then 0. */
 extern const int cuda_toolkit_versions[];
-typedef struct cuda_symbol {
-    const char *name;
-    size_t at; /* of the pointer in a table of functions */
-} cuda_symbol;
-/* Fills a table of functions; returns the name of one that the library lacks, or NULL. */
-const char *cuda_find_symbols(void *library, const cuda_symbol *symbols, size_t n, void *ret_table);
 /* A library of the toolkit. */
 typedef struct cuda_toolkit_library {
     const char *stem, *title;
