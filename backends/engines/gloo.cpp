@@ -565,8 +565,9 @@ tn_status test(void *group, void *request, int32_t *ret_done, char *why) {
 }
 
 const tn_engine table = {
-    sizeof(tn_engine), TN_ENGINE_VERSION, "gloo",    open_world, part, start, test,
-    close_group,       abort_group,       test_from,
+    sizeof(tn_engine), TN_ENGINE_VERSION, "gloo",    open_world, part,    start,   test,
+    close_group,       abort_group,       test_from, nullptr,    nullptr, nullptr, nullptr,
+    nullptr,
 };
 
 } // namespace

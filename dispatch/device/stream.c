@@ -218,6 +218,8 @@ void tn_event_unref(tn_event **event) {
     free(e);
 }
 
+void *tn_event_handle(const tn_event *e) { return e ? e->handle : NULL; }
+
 tn_status tn_event_record(tn_event *e, const tn_stream *s) {
     if (!e) return tn_fail(TN_E_TYPE, 0, "the event is NULL");
     if (s && !same(s->device, e->device))

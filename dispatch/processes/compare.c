@@ -31,7 +31,7 @@ static uint64_t parts_of(const tn_world *w, const tn_exchange *x) {
     return sum;
 }
 
-tni_fingerprint tni_fingerprint_of(const tn_world *world, const tn_exchange *x) {
+tni_fingerprint tni_fingerprint_of(const tn_world *world, const tn_exchange *x, bool there) {
     /* Ranks give and take different numbers of elements in an exchange of lists. */
     bool same_count = x->kind != TN_EXCHANGE_ALL_TO_ALL;
     return (tni_fingerprint){.sequence = world->sequence,
@@ -41,6 +41,7 @@ tni_fingerprint tni_fingerprint_of(const tn_world *world, const tn_exchange *x) 
                              .op = x->op,
                              .dtype = x->element,
                              .peer = x->peer,
+                             .there = there,
                              .parts = same_count ? 0 : parts_of(world, x)};
 }
 
@@ -67,8 +68,9 @@ void tni_fingerprint_text(const tni_fingerprint *f, char *dst, size_t size) {
     if (f->kind == TN_EXCHANGE_BROADCAST || f->kind == TN_EXCHANGE_REDUCE)
         snprintf(root, sizeof root, ", root %" PRId32, f->peer);
     if (f->kind != TN_EXCHANGE_ALL_TO_ALL) snprintf(many, sizeof many, "%" PRId64 " x ", count);
-    snprintf(dst, size, "%s(%s%s%s%s) as operation %" PRIu64 " of group %" PRIu32, kind, many,
-             dtype ? dtype : "?", op, root, f->sequence, f->group);
+    snprintf(dst, size, "%s(%s%s%s%s%s) as operation %" PRIu64 " of group %" PRIu32, kind, many,
+             dtype ? dtype : "?", op, root, f->there ? ", on the device" : "", f->sequence,
+             f->group);
 }
 
 /* "[1, 0, 3]", elements by rank. */

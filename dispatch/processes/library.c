@@ -7,7 +7,7 @@
  * raises TN_ENGINE_VERSION. */
 enum { FIRST_SIZE = offsetof(tn_engine, test_from) };
 _Static_assert(TN_ENGINE_VERSION == 1 && FIRST_SIZE == 64 && sizeof(tn_exchange) == 72 &&
-                   sizeof(tn_engine_place) == 40,
+                   sizeof(tn_engine_place) == 48,
                "tables of tenon/engine.h have the sizes of their version");
 
 static tn_status fail_engine(const char *path, const char *why) {
@@ -22,8 +22,19 @@ static const char *missing_in(const tn_engine *e) {
     return NULL;
 }
 
+static bool reaches(const tn_engine *e, size_t end) { return e->struct_size >= end; }
+
 tni_test_from tni_engine_test_from(const tn_engine *e) {
-    return e->struct_size >= sizeof *e ? e->test_from : NULL;
+    return reaches(e, offsetof(tn_engine, device)) ? e->test_from : NULL;
+}
+
+bool tni_engine_has_device(const tn_engine *e) {
+    return reaches(e, offsetof(tn_engine, give_up)) && e->device && e->takes && e->start_there &&
+           e->follow;
+}
+
+void tni_engine_give_up(const tn_engine *e, void *group) {
+    if (reaches(e, sizeof *e) && e->give_up) e->give_up(group);
 }
 
 tn_status tni_engine_find(const char *path, const tn_engine **ret_engine) {

@@ -10,6 +10,8 @@ struct tn_work {
     tn_world *world; /* a reference */
     tn_work *next;
     tn_exchange x;
+    bool there; /* in memory of the engine's device, as `place` says */
+    tn_exchange_place place;
     int64_t *counts;    /* copies of in_counts and out_counts, or NULL */
     int64_t offset;     /* elements that are done, where one exchange cannot do all */
     int64_t moving;     /* those of the exchange that runs; 0: all */
@@ -35,7 +37,7 @@ static bool has_part_of_each(const tn_exchange *x) {
 /* How many elements of one rank can be moved at once. */
 static int64_t most_of(const tn_work *k) {
     int64_t most = k->world->use->most;
-    if (k->x.kind == TN_EXCHANGE_ALL_TO_ALL) return INT64_MAX; /* never divided */
+    if (k->x.kind == TN_EXCHANGE_ALL_TO_ALL || k->there) return INT64_MAX; /* never divided */
     if (has_part_of_each(&k->x)) most /= k->world->size;
     return most ? most : 1;
 }
@@ -89,6 +91,8 @@ static void finish(tn_work *k, tn_status st, const char *why) {
 static void lose(tn_work *k, tn_status st, const char *why) {
     tni_engine_use *use = k->world->use;
     if (!use->lost) snprintf(use->why, sizeof use->why, "%s", why);
+    for (tn_world *w = use->lost ? NULL : use->worlds; w; w = w->next)
+        tni_engine_give_up(use->engine, w->group);
     use->lost = true;
     k->lost = true; /* the engine may still write to its memory */
     finish(k, st, why);
@@ -97,7 +101,7 @@ static void lose(tn_work *k, tn_status st, const char *why) {
 /* The engine has failed in an operation, and may have said why. */
 static void lose_by_engine(tn_work *k, tn_status st, const char *why) {
     char what[200], text[TN_ENGINE_WHY];
-    const tni_fingerprint f = tni_fingerprint_of(k->world, &k->x);
+    const tni_fingerprint f = tni_fingerprint_of(k->world, &k->x, k->there);
     tni_fingerprint_text(&f, what, sizeof what);
     snprintf(text, sizeof text, "rank %d of %d in %s: %.240s", (int)k->world->rank,
              (int)k->world->size, what, why[0] ? why : "the engine failed and did not say why");
@@ -110,9 +114,12 @@ static void lose_by_engine(tn_work *k, tn_status st, const char *why) {
 
 static tn_status start_request(tn_work *k, const tn_exchange *x) {
     tn_world *w = k->world;
+    const tn_engine *engine = w->use->engine;
     char why[TN_ENGINE_WHY] = "";
     k->started_ns = tni_os_clock_ns();
-    tn_status st = w->use->engine->start(w->group, x, &k->request, why);
+    tn_status st = k->there && k->at == RUNNING
+                       ? engine->start_there(w->group, x, &k->place, &k->request, why)
+                       : engine->start(w->group, x, &k->request, why);
     if (st != TN_OK) lose_by_engine(k, st, why);
     return st;
 }
@@ -180,7 +187,7 @@ static void begin(tn_work *k) {
         start_exchange(k);
         return;
     }
-    w->mine = tni_fingerprint_of(w, &k->x);
+    w->mine = tni_fingerprint_of(w, &k->x, k->there);
     tn_exchange compare = {.kind = TN_EXCHANGE_ALL_GATHER,
                            .dtype = TN_U8,
                            .count = sizeof w->mine,
@@ -211,7 +218,7 @@ static int64_t waited_ms(const tn_work *k) { return (tni_os_clock_ns() - k->star
 /* The deadline is over; `said` is what the engine has given up with, if it was first. */
 static void lose_late(tn_work *k, const char *said) {
     char what[200], why[TN_ENGINE_WHY];
-    const tni_fingerprint f = tni_fingerprint_of(k->world, &k->x);
+    const tni_fingerprint f = tni_fingerprint_of(k->world, &k->x, k->there);
     tni_fingerprint_text(&f, what, sizeof what);
     snprintf(why, sizeof why, "rank %d waited %.1f s in %s; not all ranks have come%s%.120s",
              (int)k->world->rank, (double)waited_ms(k) / 1e3, what, said[0] ? ": " : "", said);
@@ -320,7 +327,8 @@ static void drive_world(tn_world *w, tn_work **ended) {
         if (k->at != QUEUED || !must_wait(w->moving, k)) advance(k);
     for (tn_work *k = w->first; k && !w->use->lost; k = k->next) {
         advance(k);
-        if (k->at != DONE) break; /* one after the other */
+        bool on_device = k->there && k->at == RUNNING; /* which keeps the order */
+        if (k->at != DONE && !on_device) break;        /* one after the other */
     }
     if (w->use->lost) {
         fail_all(w->use, w->moving);
@@ -398,7 +406,7 @@ int32_t tn_work_lost(const tn_work *k) { return k && k->lost; }
 
 /* ---- Operations --------------------------------------------------------------------------------*/
 
-static tn_status check_exchange(const tn_world *w, const tn_exchange *x) {
+static tn_status check_exchange(const tn_world *w, const tn_exchange *x, bool there) {
     bool has_peer =
         is_between_two(x) || x->kind == TN_EXCHANGE_BROADCAST || x->kind == TN_EXCHANGE_REDUCE;
     if (x->kind >= TN_EXCHANGE_KINDS || x->op >= TN_EXCHANGE_OPS || x->count < 0)
@@ -411,7 +419,7 @@ static tn_status check_exchange(const tn_world *w, const tn_exchange *x) {
     if (has_peer && !from_any && (x->peer < 0 || x->peer >= w->size))
         return tn_fail(TN_E_VALUE, 1, "world_start(): rank %d of a group of %d", (int)x->peer,
                        (int)w->size);
-    if (x->kind == TN_EXCHANGE_ALL_TO_ALL && x->count > TN_ENGINE_MAX_COUNT / w->size)
+    if (x->kind == TN_EXCHANGE_ALL_TO_ALL && !there && x->count > TN_ENGINE_MAX_COUNT / w->size)
         return tn_fail(
             TN_E_UNSUPPORTED, 1,
             "world_start(): parts of %lld elements are more than an engine moves at once",
@@ -447,12 +455,15 @@ static void post(tn_work *k) {
     tni_os_unlock(&use->lock);
 }
 
-tn_status tn_world_start(tn_world *w, const tn_exchange *x, int32_t later, tn_work **ret_work) {
+static tn_status begin_work(tn_world *w, const tn_exchange *x, const tn_exchange_place *at,
+                            int32_t later, tn_work **ret_work) {
     if (!w || !x || !ret_work) return tn_fail(TN_E_TYPE, 0, "world_start(): an argument is NULL");
-    TN_TRY(check_exchange(w, x));
+    TN_TRY(check_exchange(w, x, at != NULL));
     tn_work *k = calloc(1, sizeof *k);
     if (!k) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     k->x = *x;
+    k->there = at != NULL;
+    if (at) k->place = *at;
     tn_status st = copy_counts(k, w->size);
     if (st != TN_OK) {
         free(k);
@@ -465,6 +476,55 @@ tn_status tn_world_start(tn_world *w, const tn_exchange *x, int32_t later, tn_wo
     post(k);
     *ret_work = k;
     return TN_OK;
+}
+
+tn_status tn_world_start(tn_world *w, const tn_exchange *x, int32_t later, tn_work **ret_work) {
+    return begin_work(w, x, NULL, later, ret_work);
+}
+
+/* ---- On a device -------------------------------------------------------------------------------*/
+
+const char *tn_world_device(const tn_world *w) {
+    return w && tni_engine_has_device(w->use->engine) ? w->use->engine->device : NULL;
+}
+
+int32_t tn_world_takes(const tn_world *w, const tn_exchange *x, int32_t device) {
+    return w && x && tni_engine_has_device(w->use->engine) &&
+           w->use->engine->takes(w->group, x, device);
+}
+
+tn_status tn_world_start_there(tn_world *w, const tn_exchange *x, const tn_exchange_place *at,
+                               tn_work **ret_work) {
+    if (!w || !x || !at || !ret_work)
+        return tn_fail(TN_E_TYPE, 0, "world_start_there(): an argument is NULL");
+    if (!tn_world_takes(w, x, at->device))
+        return tn_fail(TN_E_UNSUPPORTED, 1,
+                       "world_start_there(): the engine '%s' does not make it on device %d",
+                       w->use->engine->name, (int)at->device);
+    return begin_work(w, x, at, 1, ret_work);
+}
+
+tn_status tn_work_follow(tn_work *k, void *stream, int64_t max_ms, int32_t *ret_follows) {
+    if (!k || !ret_follows) return tn_fail(TN_E_TYPE, 0, "work_follow(): an argument is NULL");
+    tni_engine_use *use = k->world->use;
+    int64_t start_ns = tni_os_clock_ns();
+    *ret_follows = 0;
+    for (int32_t looks = 0; !tn_work_done(k) && !*ret_follows; looks++) {
+        char why[TN_ENGINE_WHY] = "";
+        drive(use);
+        tni_os_lock(&use->driver);
+        if (k->at == RUNNING && k->there && !use->lost) {
+            tn_status st =
+                use->engine->follow(k->world->group, k->request, stream, ret_follows, why);
+            if (st != TN_OK) lose_by_engine(k, st, why);
+        }
+        tni_os_unlock(&use->driver);
+        if ((tni_os_clock_ns() - start_ns) / 1000000 >= max_ms) break;
+        if (!*ret_follows) pause_after(looks);
+    }
+    if (!tn_work_done(k)) return TN_OK;
+    *ret_follows = 1;
+    return k->status == TN_OK ? TN_OK : tn_fail(k->status, -1, "%s", k->why);
 }
 
 /* ---- Groups ------------------------------------------------------------------------------------*/
@@ -587,5 +647,8 @@ const char *tn_world_engine(const tn_world *w) { return w ? w->use->engine->name
 void tn_world_close(tn_world *w) { world_unref(w); }
 
 void tn_world_abort(tn_world *w, int32_t code) {
-    if (w) w->use->engine->abort(w->group, code);
+    if (!w) return;
+    tni_os_lock(&w->use->driver);
+    w->use->engine->abort(w->group, code);
+    tni_os_unlock(&w->use->driver);
 }

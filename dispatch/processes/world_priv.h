@@ -15,7 +15,7 @@ typedef struct tni_fingerprint {
     int64_t count;
     uint32_t group, kind, op;
     int32_t dtype, peer;
-    uint32_t reserved;
+    uint32_t there; /* in memory of the engine's device */
     uint64_t
         parts; /* of ALL_TO_ALL: the ranks' sum is 0 where each takes what the others give it */
 } tni_fingerprint;
@@ -51,7 +51,7 @@ struct tn_world {
 };
 
 /* The fingerprint of an operation of a group. */
-tni_fingerprint tni_fingerprint_of(const tn_world *world, const tn_exchange *x);
+tni_fingerprint tni_fingerprint_of(const tn_world *world, const tn_exchange *x, bool there);
 void tni_fingerprint_text(const tni_fingerprint *f, char *dst, size_t size);
 /* Whether all ranks are about to do the same; else `why` names one of each kind. `mine` is what this
  * rank does. */
@@ -61,6 +61,10 @@ typedef tn_status (*tni_test_from)(void *group, void *request, int32_t *ret_done
                                    char *why);
 /* NULL: the engine's table ends before, or leaves it out. */
 tni_test_from tni_engine_test_from(const tn_engine *engine);
+/* Whether it reads and writes a device's memory by itself. */
+bool tni_engine_has_device(const tn_engine *engine);
+/* Nobody asks for the group's requests any more. */
+void tni_engine_give_up(const tn_engine *engine, void *group);
 /* The table of the engine in a library. */
 tn_status tni_engine_find(const char *path, const tn_engine **ret_engine);
 

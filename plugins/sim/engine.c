@@ -772,8 +772,16 @@ static tn_status test(void *of, void *tested, int32_t *ret_done, char *why) {
 }
 
 static const tn_engine table = {
-    sizeof(tn_engine), TN_ENGINE_VERSION, "sim",     open_world, part, start, test,
-    close_group,       abort_group,       test_from,
+    .struct_size = sizeof(tn_engine),
+    .version = TN_ENGINE_VERSION,
+    .name = "sim",
+    .open = open_world,
+    .part = part,
+    .start = start,
+    .test = test,
+    .close = close_group,
+    .abort = abort_group,
+    .test_from = test_from,
 };
 
 const tn_engine *tn_engine_main(uint32_t version);

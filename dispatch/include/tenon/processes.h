@@ -33,6 +33,14 @@ TN_API const char *tn_world_engine(const tn_world *world);
  * caller waits for it next; 1: a thread of ours drives it meanwhile. */
 TN_API tn_status tn_world_start(tn_world *world, const tn_exchange *x, int32_t later,
                                 tn_work **ret_work);
+/* The kind of device whose memory the engine reads and writes by itself ("cuda"); NULL: none. */
+TN_API const char *tn_world_device(const tn_world *world);
+/* 1: the exchange can be made in memory of that device. */
+TN_API int32_t tn_world_takes(const tn_world *world, const tn_exchange *x, int32_t device);
+/* tn_world_start with `in` and `out` in memory of a device, behind the event of `at`, which lives until the
+ * operation is done. A thread of ours drives it. */
+TN_API tn_status tn_world_start_there(tn_world *world, const tn_exchange *x,
+                                      const tn_exchange_place *at, tn_work **ret_work);
 /* Gives up this reference; with the last one of the first world its engine leaves the others. */
 TN_API void tn_world_close(tn_world *world);
 /* Ends the process group as far as the engine can: after a failure that no rank survives. */
@@ -42,6 +50,9 @@ TN_API void tn_world_abort(tn_world *world, int32_t code);
  * returned by every call once it is done. */
 TN_API tn_status tn_work_wait(tn_work *work, int64_t max_ms);
 TN_API int32_t tn_work_done(tn_work *work);
+/* Waits until what is queued on a stream of the device from now on comes behind the operation, which is
+ * before its end: *ret_follows = 1. Not so within about max_ms: 0. Of one that has ended, its status. */
+TN_API tn_status tn_work_follow(tn_work *work, void *stream, int64_t max_ms, int32_t *ret_follows);
 /* 1: it ended while the engine may still use its memory, which must stay where it is. */
 TN_API int32_t tn_work_lost(const tn_work *work);
 /* Ends an operation that cannot end any more, as the caller knows: the group is lost. */

@@ -83,6 +83,7 @@ TN_API tn_stream *tn_stream_current(tn_device device);
 TN_API tn_status tn_stream_set_current(tn_device device, tn_stream *stream);
 TN_API tn_status tn_event_new(tn_device device, int timing, tn_event **ret_event);
 TN_API void tn_event_unref(tn_event **e);
+TN_API void *tn_event_handle(const tn_event *e); /* the device's own; NULL: it has none */
 TN_API tn_status tn_event_record(tn_event *e, const tn_stream *s); /* NULL: the current stream */
 TN_API tn_status tn_event_sync(const tn_event *e);
 TN_API tn_status tn_event_done(const tn_event *e, int *ret_done);

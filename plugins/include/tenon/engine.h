@@ -73,7 +73,17 @@ typedef struct tn_engine_place {
     const char *folder;    /* exists, and is that of all ranks: for engines that meet by files */
     const char *interface; /* of the network; NULL: the loopback one */
     int64_t timeout_ms;    /* for all ranks to come */
+    /* What follows has been added since; struct_size of a place that ends above says so. */
+    int32_t device; /* of this rank, among those of the engine's kind; -1: the engine chooses */
+    int32_t reserved2;
 } tn_engine_place;
+
+/* Where the memory of an exchange lies that is made on a device. */
+typedef struct tn_exchange_place {
+    uint32_t struct_size;
+    int32_t device; /* its number among those of the engine's kind */
+    void *ready;    /* an event of the device, which was recorded: the exchange begins behind it */
+} tn_exchange_place;
 
 typedef struct tn_engine {
     uint32_t struct_size;
@@ -100,6 +110,23 @@ typedef struct tn_engine {
      * is of another size than is expected. Other requests never get here. */
     tn_status (*test_from)(void *group, void *request, int32_t *ret_done, int32_t *ret_peer,
                            char *why);
+    /* The kind of device whose memory the engine reads and writes by itself, "cuda". NULL: none, and
+     * so are the functions below up to `follow`. */
+    const char *device;
+    /* 1: the exchange, by its kind, op and dtype, can be made in memory of that device: of any dtype
+     * that the engine reduces as it is. */
+    int32_t (*takes)(void *group, const tn_exchange *x, int32_t device);
+    /* start, of an exchange whose `in` and `out` lie on a device: what `takes` has agreed to. Exchanges
+     * of both ways are started in one order on all ranks. The device makes it by itself, so that core
+     * starts the group's next one before it is done. */
+    tn_status (*start_there)(void *group, const tn_exchange *x, const tn_exchange_place *at,
+                             void **ret_request, char *why);
+    /* What is queued on `stream` of that device from now on comes behind the exchange. *ret_follows =
+     * 0: not yet, as the exchange is not queued there itself. */
+    tn_status (*follow)(void *group, void *request, void *stream, int32_t *ret_follows, char *why);
+    /* After a failure or a deadline, before which requests of the group had not ended: nobody asks for
+     * them any more, and what they do on a device must end. */
+    void (*give_up)(void *group);
 } tn_engine;
 
 /* NULL: this library serves no engine of that version. The table lives as long as the process. */
