@@ -4,6 +4,7 @@ inputs. Runs in several processes; `test_exchanges.py` starts it."""
 import copy
 import pickle
 import sys
+import time
 from datetime import timedelta
 
 import numpy as np
@@ -11,6 +12,8 @@ import torch
 import torch.distributed as dist
 from expected import expect
 
+DEVICE = sys.argv[2] if len(sys.argv) > 2 else "cpu"  # of all tensors
+torch.set_default_device(DEVICE)
 dist.init_process_group(sys.argv[1], timeout=timedelta(seconds=60))
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
 RANKS = range(SIZE)
@@ -28,11 +31,12 @@ def given(rank: int, dtype: str, shape: tuple[int, ...] = (5, 3)) -> np.ndarray:
 
 
 def tensor(rank: int, dtype: str, shape: tuple[int, ...] = (5, 3)) -> torch.Tensor:
-    return torch.from_numpy(given(rank, dtype, shape))
+    return torch.from_numpy(given(rank, dtype, shape)).to(DEVICE)
 
 
 def same(got: torch.Tensor, want: np.ndarray) -> None:
-    np.testing.assert_array_equal(got.numpy(), want.astype(got.numpy().dtype))
+    have = got.cpu().numpy()
+    np.testing.assert_array_equal(have, want.astype(have.dtype))
 
 
 def check_reductions() -> None:
@@ -137,7 +141,7 @@ def check_movements() -> None:
 
 def check_scattered_sums() -> None:
     whole = [tensor(r, "float32", (2 * SIZE,)) for r in RANKS]
-    total = np.sum([w.numpy() for w in whole], axis=0)
+    total = np.sum([w.cpu().numpy() for w in whole], axis=0)
     part = torch.zeros(2)
     dist.reduce_scatter_tensor(part, whole[RANK])
     same(part, total[2 * RANK : 2 * RANK + 2])
@@ -168,8 +172,12 @@ def check_asynchronous() -> None:
     tensors = [torch.full((1000,), float(RANK + i)) for i in range(20)]
     works = [dist.all_reduce(t, async_op=True) for t in tensors]
     for i, (work, t) in enumerate(zip(works, tensors)):
-        assert work.wait() and work.is_completed() and work.is_success()
+        assert work.wait()
         same(t, np.full(1000, sum(RANKS) + i * SIZE))
+        deadline = time.monotonic() + 30  # on a device it is the stream that has waited
+        while DEVICE != "cpu" and not work.is_completed() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert work.is_completed() and work.is_success()
     future = dist.all_reduce(torch.ones(1), async_op=True).get_future()
     assert future.then(lambda f: f.value()[0].item() + 1).wait() == SIZE + 1
 
@@ -255,14 +263,14 @@ def check_methods_of_a_group() -> None:
     together.wait()
     same(first, np.full(2, SIZE))
     same(second, np.full(3, sum(RANKS)))
-    assert dist.get_backend_config().startswith(f"cpu:{dist.get_backend()}")
+    assert dist.get_backend_config().startswith(sys.argv[1] if ":" in sys.argv[1] else "cpu:")
 
 
 def check_meshes() -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
 
-    mesh = init_device_mesh("cpu", (SIZE, 1), mesh_dim_names=("rows", "columns"))
+    mesh = init_device_mesh(DEVICE, (SIZE, 1), mesh_dim_names=("rows", "columns"))
     assert mesh.get_coordinate() == (RANK, 0)
     assert mesh["columns"]._flatten("alone").size() == 1
     copied = pickle.loads(pickle.dumps(mesh))
@@ -270,26 +278,26 @@ def check_meshes() -> None:
     assert dist.get_process_group_ranks(copied.get_group("rows")) == list(RANKS)
     cut = distribute_tensor(torch.arange(7.0), mesh["rows"], [Shard(0)])
     same(pickle.loads(pickle.dumps(cut)).full_tensor(), np.arange(7.0))
-    few = dist.device_mesh.DeviceMesh("cpu", [0, 2])
+    few = dist.device_mesh.DeviceMesh(DEVICE, [0, 2])
     t = torch.ones(1)
     dist.all_reduce(t, group=few.get_group())  # nothing, outside
     assert t.item() == (1 if RANK == 1 else 2) and few.get_local_rank() == (0, -1, 1)[RANK]
-    small = init_device_mesh("cpu", (2,))
+    small = init_device_mesh(DEVICE, (2,))
     assert small.get_coordinate() == ((RANK,) if RANK < 2 else None) and small.size() == 2
     pair = dist.new_group([1, 2])
     if RANK:
-        by_group = dist.DeviceMesh.from_group(pair, "cpu", mesh_dim_names=("pair",))
+        by_group = dist.DeviceMesh.from_group(pair, DEVICE, mesh_dim_names=("pair",))
         assert by_group.mesh.tolist() == [1, 2] and by_group.get_local_rank("pair") == RANK - 1
         expect(ValueError, "has the ranks [1, 2], not [0, 1]",
-               lambda: dist.DeviceMesh.from_group(pair, "cpu", [0, 1]))  # fmt: skip
+               lambda: dist.DeviceMesh.from_group(pair, DEVICE, [0, 1]))  # fmt: skip
         expect(ValueError, "several groups need mesh",
-               lambda: dist.DeviceMesh.from_group([pair], "cpu"))  # fmt: skip
+               lambda: dist.DeviceMesh.from_group([pair], DEVICE))  # fmt: skip
         expect(ValueError, "1 groups for a mesh of 2",
-               lambda: dist.DeviceMesh.from_group([pair], "cpu", [[1, 2]]))  # fmt: skip
-    whole = dist.DeviceMesh.from_group([dist.group.WORLD], "cpu", list(RANKS))
+               lambda: dist.DeviceMesh.from_group([pair], DEVICE, [[1, 2]]))  # fmt: skip
+    whole = dist.DeviceMesh.from_group([dist.group.WORLD], DEVICE, list(RANKS))
     got = distribute_tensor(torch.arange(4.0), whole, [Shard(0)]).full_tensor()
     same(got, np.arange(4.0))
-    expect(RuntimeError, "must be in the mesh once", lambda: dist.DeviceMesh("cpu", [0, 1, 1]))
+    expect(RuntimeError, "must be in the mesh once", lambda: dist.DeviceMesh(DEVICE, [0, 1, 1]))
     expect(RuntimeError, "without mesh_dim_names", lambda: small["rows"])
     flat = mesh._flatten()
     assert flat.mesh_dim_names == ("rows_columns",) and flat.get_local_rank() == RANK

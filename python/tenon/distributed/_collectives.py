@@ -1,9 +1,4 @@
-"""Operations of a process group on tensors.
-
-An engine sees packed memory of the CPU and few dtypes. What is elsewhere, strided, half precision
-or complex goes through a copy of its own, and the result comes back when the operation is waited
-for. Sums of half-precision numbers are computed in float32, those of bool and int16 in int32.
-"""
+"""Operations of a process group on tensors; how their memory goes to an engine is `_routes`'s."""
 
 from __future__ import annotations
 
@@ -22,6 +17,7 @@ from tenon.distributed._groups import (
     _seconds,
     get_group_rank,
 )
+from tenon.distributed._routes import Route, back, copy
 
 __all__ = [
     "P2POp", "ReduceOp", "Work", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
@@ -51,15 +47,6 @@ _OPS = {
     ReduceOp.SUM: _engine.SUM, ReduceOp.AVG: _engine.SUM, ReduceOp.PRODUCT: _engine.PRODUCT,
     ReduceOp.MIN: _engine.MIN, ReduceOp.MAX: _engine.MAX, ReduceOp.BAND: _engine.BAND,
     ReduceOp.BOR: _engine.BOR, ReduceOp.BXOR: _engine.BXOR,
-}  # fmt: skip
-_NATIVE = {
-    tenon.uint8: 1, tenon.int8: 2, tenon.int32: 4, tenon.int64: 5, tenon.float32: 8,
-    tenon.float64: 9,
-}  # fmt: skip
-# Reduced in another dtype: none of their sums is computed in less than float32.
-_WIDER = {
-    tenon.float16: tenon.float32, tenon.bfloat16: tenon.float32, tenon.int16: tenon.int32,
-    tenon.bool: tenon.int32,
 }  # fmt: skip
 
 
@@ -142,38 +129,6 @@ def _all(name: str, tensors: Any, argument: str) -> list[Tensor]:
     return [t.detach() for t in tensors]
 
 
-def _packed(tensor: Tensor) -> Tensor:
-    """The tensor itself where it is packed memory of the CPU, else a copy that is."""
-    return tensor.cpu().contiguous()
-
-
-def _back(target: Tensor, staged: Tensor) -> Callable[[], None] | None:
-    """Copies a result to where it belongs, unless it is there."""
-    if staged is target:
-        return None
-    return lambda: _copy(target, staged)
-
-
-def _copy(target: Tensor, source: Tensor) -> None:
-    with tenon.no_grad():
-        target.copy_(source)
-
-
-def _slot(tensor: Tensor) -> int:
-    """The number that the comparison of ranks knows a dtype by."""
-    return _engine.library().lib.tn_dtype_find(str(tensor.dtype).rpartition(".")[2].encode())
-
-
-def _moved(tensor: Tensor) -> dict[str, int]:
-    """How an engine that moves a packed tensor sees it: as bytes."""
-    return {"count": tensor.numel() * tensor.element_size(), "element": _slot(tensor)}
-
-
-def _start(group: ProcessGroup, kind: int, later: bool, **what: Any) -> _engine.Operation:
-    assert group._world is not None
-    return group._world.start(kind, group._seconds, later=later, **what)
-
-
 def _peer(group: ProcessGroup, rank: Any, group_rank: Any, name: str) -> int:
     """The rank in the group of what was given as a rank of the default group, or of the group."""
     if rank is None and group_rank is None:
@@ -219,12 +174,6 @@ def _operation(op: Any, tensor: Tensor, name: str) -> ReduceOp:
     return op
 
 
-def _numbers(tensor: Tensor) -> Tensor:
-    """A packed tensor of a dtype that engines reduce, with the values of the tensor."""
-    real = tenon.view_as_real(tensor) if tensor.dtype.is_complex else tensor
-    return _packed(real.to(_WIDER.get(real.dtype, real.dtype)))
-
-
 def _write(target: Tensor, numbers: Tensor, op: ReduceOp, size: int) -> None:
     """What came of a reduction, as the dtype and at the place of the target."""
     if op is ReduceOp.AVG:
@@ -235,18 +184,18 @@ def _write(target: Tensor, numbers: Tensor, op: ReduceOp, size: int) -> None:
     if target.dtype == tenon.bool:
         numbers = numbers != 0
     if numbers.data_ptr() != target.data_ptr():
-        _copy(target, numbers.view(target.shape))
+        copy(target, numbers.view(target.shape))
 
 
 def _reduced(
     group: ProcessGroup, tensor: Tensor, op: ReduceOp, kind: int, peer: int, later: bool
 ) -> _engine.Operation:
-    numbers = _numbers(tensor)
+    route = Route(group, kind, tensor, op=_OPS[op])
+    numbers = route.numbers(tensor)
     mine = kind == _engine.ALL_REDUCE or peer == group.rank()
     plain = numbers is tensor and op is not ReduceOp.AVG
-    return _start(
-        group, kind, later, output=numbers, count=numbers.numel(), dtype=_NATIVE[numbers.dtype],
-        element=_slot(tensor), op=_OPS[op], peer=peer,
+    return route.reduce(
+        later, numbers.numel(), output=numbers, peer=peer,
         after=None if plain or not mine else lambda: _write(tensor, numbers, op, group.size()),
     )  # fmt: skip
 
@@ -274,15 +223,15 @@ def _sum_sparse(tensor: Tensor, members: ProcessGroup) -> None:
     """The sum of sparse tensors: their elements one behind the other."""
     own = tensor.detach().coalesce()
     indices, values = own.indices(), own.values()
-    counts = [tenon.zeros(1, dtype=tenon.int64) for _ in range(members.size())]
-    all_gather(counts, tenon.tensor([own._nnz()]), members)
+    counts = [tenon.zeros(1, dtype=tenon.int64, device="cpu") for _ in range(members.size())]
+    all_gather(counts, tenon.tensor([own._nnz()], device="cpu"), members)
     numbers = [int(n.item()) for n in counts]
     everywhere = [indices.new_empty((indices.shape[0], n)) for n in numbers]
     all_gather(everywhere, indices, members)
     found = [values.new_empty((n, *values.shape[1:])) for n in numbers]
     all_gather(found, values, members)
     total = tenon.sparse_coo_tensor(tenon.cat(everywhere, 1), tenon.cat(found), own.shape)
-    _copy(tensor, total.coalesce())
+    copy(tensor, total.coalesce())
 
 
 def all_reduce_coalesced(
@@ -335,19 +284,17 @@ def reduce_scatter_tensor(
             f"{target.numel()} elements and of its dtype, got {given.numel()} of {given.dtype}"
         )
     if members._world is None:
-        _copy(target, given.reshape(target.shape))
+        copy(target, given.reshape(target.shape))
         return Work([], output) if async_op else None
-    numbers = _numbers(given)
-    part = tenon.empty(numbers.numel() // members.size(), dtype=numbers.dtype)
+    route = Route(members, _engine.REDUCE_SCATTER, given, target, op=_OPS[how])
+    numbers = route.numbers(given)
+    part = route.empty(numbers.numel() // members.size(), numbers.dtype)
 
     def write() -> None:
         shape = (*target.shape, 2) if target.dtype.is_complex else target.shape
         _write(target, part.view(shape), how, members.size())
 
-    started = _start(
-        members, _engine.REDUCE_SCATTER, async_op, input=numbers, output=part, count=part.numel(),
-        dtype=_NATIVE[numbers.dtype], element=_slot(given), op=_OPS[how], after=write,
-    )  # fmt: skip
+    started = route.reduce(async_op, part.numel(), input=numbers, output=part, after=write)
     return _finish(Work([started], output), async_op)
 
 
@@ -373,7 +320,7 @@ def reduce_scatter(
         flat = tenon.cat([t.reshape(-1) for t in parts])
         return reduce_scatter_tensor(output, flat, op, group, async_op)
     _operation(op, target, "reduce_scatter")
-    _copy(target, parts[mine].view(target.shape))
+    copy(target, parts[mine].view(target.shape))
     works = [
         reduce(t if i != mine else target, None, op, group, True, i) for i, t in enumerate(parts)
     ]
@@ -397,11 +344,10 @@ def broadcast(
     peer = _peer(members, src, group_src, "broadcast")
     if members._world is None:
         return Work([], tensor) if async_op else None
-    staged = _packed(target)
-    started = _start(
-        members, _engine.BROADCAST, async_op, output=staged, peer=peer, **_moved(staged),
-        after=None if peer == members.rank() else _back(target, staged),
-    )  # fmt: skip
+    route = Route(members, _engine.BROADCAST, target)
+    staged = route.packed(target)
+    after = None if peer == members.rank() else back(target, staged)
+    started = route.move(async_op, staged, output=staged, peer=peer, after=after)
     return _finish(Work([started], tensor), async_op)
 
 
@@ -419,26 +365,24 @@ def all_gather_into_tensor(
             f"{given.numel()} elements and of its dtype, got {target.numel()} of {target.dtype}"
         )
     if members._world is None:
-        _copy(target, given.reshape(target.shape))
+        copy(target, given.reshape(target.shape))
         return Work([], output_tensor) if async_op else None
-    source, staged = _packed(given), _packed(target)
-    started = _start(
-        members, _engine.ALL_GATHER, async_op, input=source, output=staged, **_moved(source),
-        after=_back(target, staged),
-    )  # fmt: skip
+    route = Route(members, _engine.ALL_GATHER, given, target)
+    source, staged = route.packed(given), route.packed(target)
+    started = route.move(async_op, source, input=source, output=staged, after=back(target, staged))
     return _finish(Work([started], output_tensor), async_op)
 
 
 def _spread(parts: Sequence[Tensor], flat: Tensor) -> Callable[[], None]:
     """Copies pieces of a flat tensor into tensors, one after the other."""
 
-    def copy() -> None:
+    def spread() -> None:
         at = 0
         for part in parts:
-            _copy(part, flat[at : at + part.numel()].view(part.shape))
+            copy(part, flat[at : at + part.numel()].view(part.shape))
             at += part.numel()
 
-    return copy
+    return spread
 
 
 def all_gather(
@@ -460,22 +404,20 @@ def all_gather(
         )
     _same_sizes("all_gather", [mine], given, members.rank())
     if members._world is None:
-        _copy(mine, given.view_as(mine))
+        copy(mine, given.view_as(mine))
         return Work([], list(tensor_list)) if async_op else None
     sizes = [t.numel() * t.element_size() for t in targets]
-    flat = tenon.empty(sum(t.numel() for t in targets), dtype=given.dtype)
-    source = _packed(given)
+    even = len(set(sizes)) == 1
+    route = Route(members, _engine.ALL_GATHER if even else _engine.ALL_TO_ALL, given, *targets)
+    flat = route.empty(sum(t.numel() for t in targets), given.dtype)
+    source = route.packed(given)
     after = _spread(targets, flat)
-    if len(set(sizes)) == 1:
-        started = _start(
-            members, _engine.ALL_GATHER, async_op, input=source, output=flat, after=after,
-            **_moved(source),
-        )  # fmt: skip
+    if even:
+        started = route.move(async_op, source, input=source, output=flat, after=after)
     else:
         repeated = source.reshape(-1).repeat(members.size())
-        started = _exchange_parts(
-            members, repeated, flat, [sizes[members.rank()]] * len(sizes), sizes, after, async_op
-        )
+        mine_each = [sizes[members.rank()]] * len(sizes)
+        started = route.spread(async_op, repeated, flat, mine_each, sizes, after)
     return _finish(Work([started], list(tensor_list)), async_op)
 
 
@@ -500,17 +442,6 @@ def all_gather_coalesced(
     return _finish(done, async_op)
 
 
-def _exchange_parts(
-    group: ProcessGroup, source: Tensor, target: Tensor, given: list[int], wanted: list[int],
-    after: Callable[[], None] | None, later: bool,
-) -> _engine.Operation:  # fmt: skip
-    """ALL_TO_ALL of packed tensors; sizes are bytes."""
-    return _start(
-        group, _engine.ALL_TO_ALL, later, input=source, output=target, in_counts=given,
-        out_counts=wanted, element=_slot(source), after=after,
-    )  # fmt: skip
-
-
 def all_to_all_single(
     output: Tensor,
     input: Tensor,
@@ -532,10 +463,11 @@ def all_to_all_single(
     if given.dtype != target.dtype:
         raise ValueError("all_to_all_single(): input and output are of different dtypes")
     if members._world is None:
-        _copy(target, given.view_as(target))
+        copy(target, given.view_as(target))
         return Work([], output) if async_op else None
-    source, staged = _packed(given), _packed(target)
-    started = _exchange_parts(members, source, staged, *sizes, _back(target, staged), async_op)
+    route = Route(members, _engine.ALL_TO_ALL, given, target)
+    source, staged = route.packed(given), route.packed(target)
+    started = route.spread(async_op, source, staged, *sizes, back(target, staged))
     return _finish(Work([started], output), async_op)
 
 
@@ -572,12 +504,13 @@ def all_to_all(
     if len(outputs) != members.size() or len(inputs) != members.size():
         raise RuntimeError("all_to_all(): expected one tensor for each process in both lists")
     if members._world is None:
-        _copy(outputs[0], inputs[0])
+        copy(outputs[0], inputs[0])
         return Work([], list(output_tensor_list)) if async_op else None
-    source = tenon.cat([_packed(t).reshape(-1) for t in inputs])
-    flat = tenon.empty(sum(t.numel() for t in outputs), dtype=source.dtype)
+    route = Route(members, _engine.ALL_TO_ALL, *inputs, *outputs)
+    source = tenon.cat([route.packed(t).reshape(-1) for t in inputs])
+    flat = route.empty(sum(t.numel() for t in outputs), source.dtype)
     sizes = [[t.numel() * t.element_size() for t in ts] for ts in (inputs, outputs)]
-    started = _exchange_parts(members, source, flat, *sizes, _spread(outputs, flat), async_op)
+    started = route.spread(async_op, source, flat, *sizes, _spread(outputs, flat))
     return _finish(Work([started], list(output_tensor_list)), async_op)
 
 
@@ -613,15 +546,16 @@ def gather(
         raise RuntimeError("gather(): expected one tensor for each process in the list")
     _same_sizes("gather", targets, given)
     if members._world is None:
-        _copy(targets[0], given)
+        copy(targets[0], given)
         return Work([], gather_list) if async_op else None
-    source = _packed(given)
-    flat = tenon.empty(sum(t.numel() for t in targets), dtype=source.dtype)
+    route = Route(members, _engine.ALL_TO_ALL, given, *targets)
+    source = route.packed(given)
+    flat = route.empty(sum(t.numel() for t in targets), source.dtype)
     given_sizes = [0] * members.size()
     given_sizes[peer] = source.numel() * source.element_size()
     wanted = [t.numel() * t.element_size() for t in targets] or [0] * members.size()
     after = _spread(targets, flat) if mine else None
-    started = _exchange_parts(members, source, flat, given_sizes, wanted, after, async_op)
+    started = route.spread(async_op, source, flat, given_sizes, wanted, after)
     return _finish(Work([started], gather_list), async_op)
 
 
@@ -648,16 +582,15 @@ def scatter(
         raise RuntimeError("scatter(): expected one tensor for each process in the list")
     _same_sizes("scatter", inputs, target)
     if members._world is None:
-        _copy(target, inputs[0])
+        copy(target, inputs[0])
         return Work([], tensor) if async_op else None
-    source = tenon.cat([_packed(t).reshape(-1) for t in inputs]) if mine else _packed(target)
-    staged = _packed(target)
+    route = Route(members, _engine.ALL_TO_ALL, target, *inputs)
+    staged = route.packed(target)
+    source = tenon.cat([route.packed(t).reshape(-1) for t in inputs]) if mine else staged
     size = target.numel() * target.element_size()
     wanted = [size if i == peer else 0 for i in range(members.size())]
     given = [size if mine else 0] * members.size()
-    started = _exchange_parts(
-        members, source, staged, given, wanted, _back(target, staged), async_op
-    )
+    started = route.spread(async_op, source, staged, given, wanted, back(target, staged))
     return _finish(Work([started], tensor), async_op)
 
 
@@ -666,8 +599,12 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
     if _outside(group):
         return None
     members = _group(group)
-    started = [] if members._world is None else [_start(members, _engine.BARRIER, async_op)]
-    return _finish(Work(started), async_op)
+    if members._world is None:
+        return _finish(Work([]), async_op)
+    members._finish_device_work()
+    world = members._there or members._world
+    started = world.start(_engine.BARRIER, members._seconds, later=async_op)
+    return _finish(Work([started]), async_op)
 
 
 # ---- Between two processes -----------------------------------------------------------------------
@@ -688,13 +625,13 @@ def _message(
         raise TypeError(f"{name}(): expected a tag of type int, got {type(tag).__name__}")
     if not 0 <= tag <= 32767:
         raise ValueError(f"{name}(): expected a tag from 0 to 32767, got {tag}")
-    staged = _packed(given)
+    route = Route(members, kind, given)
+    staged = route.packed(given)
     sends = kind == _engine.SEND
     others = [r for i, r in enumerate(members._ranks) if i != members.rank()]
-    started = _start(
-        members, kind, later, peer=peer, tag=tag, **_moved(staged),
-        **({"input": staged} if sends else {"output": staged}),
-        after=None if sends else _back(given, staged),
+    started = route.move(
+        later, staged, peer=peer, tag=tag, **({"input": staged} if sends else {"output": staged}),
+        after=None if sends else back(given, staged),
         senders=others if peer == _engine.ANY else None,
     )  # fmt: skip
     return Work([started], tensor)
@@ -776,13 +713,13 @@ def monitored_barrier(
     if members._world is None:
         return
     seconds = members._seconds if timeout is None else _seconds(timeout)
-    token = tenon.zeros(1)
+    token = tenon.zeros(1, device="cpu")
     if members.rank() != 0:
         _message(_engine.SEND, token, None, group, 32767, 0, True).wait()
         _message(_engine.RECV, token, None, group, 32767, 0, True).wait()
         return
     waiting = {
-        rank: _message(_engine.RECV, tenon.zeros(1), None, group, 32767, rank, True)
+        rank: _message(_engine.RECV, tenon.zeros(1, device="cpu"), None, group, 32767, rank, True)
         for rank in range(1, members.size())
     }
     missing = []

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tenon import Tensor
+from tenon._device import streams
 from tenon._plugin import native
 from tenon.distributed._errors import DistBackendError
 
@@ -27,8 +28,12 @@ class _Place(c.Structure):
     _fields_ = [
         ("struct_size", c.c_uint32), ("rank", c.c_int32), ("size", c.c_int32),
         ("reserved", c.c_int32), ("folder", c.c_char_p), ("interface", c.c_char_p),
-        ("timeout_ms", c.c_int64),
+        ("timeout_ms", c.c_int64), ("device", c.c_int32), ("reserved2", c.c_int32),
     ]  # fmt: skip
+
+
+class _There(c.Structure):
+    _fields_ = [("struct_size", c.c_uint32), ("device", c.c_int32), ("ready", c.c_void_p)]
 
 
 class _Exchange(c.Structure):
@@ -53,6 +58,15 @@ def library() -> native.Library:
     lib.tn_world_start.argtypes = [
         c.c_void_p, c.POINTER(_Exchange), c.c_int32, c.POINTER(c.c_void_p),
     ]  # fmt: skip
+    lib.tn_world_takes.argtypes = [c.c_void_p, c.POINTER(_Exchange), c.c_int32]
+    lib.tn_world_start_there.argtypes = [
+        c.c_void_p, c.POINTER(_Exchange), c.POINTER(_There), c.POINTER(c.c_void_p),
+    ]  # fmt: skip
+    lib.tn_work_follow.argtypes = [c.c_void_p, c.c_void_p, c.c_int64, c.POINTER(c.c_int32)]
+    lib.tn_world_device.argtypes = [c.c_void_p]
+    lib.tn_world_device.restype = c.c_char_p
+    lib.tn_event_handle.argtypes = [c.c_void_p]
+    lib.tn_event_handle.restype = c.c_void_p
     for name in ("tn_world_rank", "tn_world_size", "tn_world_close"):
         getattr(lib, name).argtypes = [c.c_void_p]
     lib.tn_work_give_up.argtypes = [c.c_void_p, c.c_char_p]
@@ -96,6 +110,12 @@ def _told_who_is_gone(err: BaseException) -> BaseException:
     return err
 
 
+def waits_for_devices() -> bool:
+    """Whether a program waits for what runs on devices itself, as its environment says."""
+    names = ("TENON_BLOCKING_WAIT", "TORCH_NCCL_BLOCKING_WAIT")
+    return any(os.environ.get(name, "0") not in ("", "0") for name in names)
+
+
 # Memory that an engine may still write to, as its operation was given up: never freed.
 _lost: list[Any] = []
 # Operations that nobody may hold any more; what they work on has to stay until they are done.
@@ -104,7 +124,8 @@ _running: set[Operation] = set()
 
 class Operation:
     """One operation that was started. `after` runs once, when it was waited for. senders: where it
-    receives from any of these ranks of the default group, which an engine does not watch."""
+    receives from any of these ranks of the default group, which an engine does not watch. there:
+    the device that makes it."""
 
     def __init__(
         self,
@@ -112,9 +133,10 @@ class Operation:
         keep: Any,
         after: Callable[[], None] | None,
         senders: list[int] | None,
+        there: Any = None,
     ) -> None:
         self._handle, self._keep, self._after = handle, keep, after
-        self._senders = senders
+        self._senders, self._there = senders, there
         self._error: BaseException | None = None
         self._ended = False
 
@@ -123,7 +145,12 @@ class Operation:
         return self._ended or bool(library().lib.tn_work_done(self._handle))
 
     def wait(self, seconds: float | None = None) -> None:
-        """Waits for its end; raises what went wrong, or TimeoutError when the seconds are over."""
+        """Waits for its end; raises what went wrong, or TimeoutError when the seconds are over.
+        On a device the current stream waits, unless TENON_BLOCKING_WAIT says otherwise."""
+        if self._there is not None and not self._ended:
+            self._follow(seconds)
+            if not waits_for_devices():
+                return
         left = None if seconds is None else int(seconds * 1000)
         while not self._ended:
             span = _SLICE_MS if left is None else max(min(_SLICE_MS, left), 0)
@@ -141,6 +168,28 @@ class Operation:
         if self._error is not None:
             raise self._error
 
+    def _follow(self, seconds: float | None) -> None:
+        """Lets the current stream of its device wait for it, and finish its work."""
+        stream = streams.current_stream(self._there)
+        follows, end = c.c_int32(), None if seconds is None else time.monotonic() + seconds
+        while not follows:
+            library().lib.tn_work_follow(
+                self._handle, stream.stream_id or None, _SLICE_MS, c.byref(follows)
+            )
+            if self.done():
+                self._end(library().lib.tn_work_wait(self._handle, 0))
+                if self._error is not None:
+                    raise self._error
+                return
+            if not follows and end is not None and time.monotonic() > end:
+                raise TimeoutError(f"the operation did not begin within {seconds} s")
+        for tensor in self._keep:
+            if isinstance(tensor, Tensor):
+                tensor.record_stream(stream)
+        after, self._after = self._after, None
+        if after is not None:
+            after()
+
     def peer(self) -> int:
         """The rank in the group whose message it was."""
         return int(library().lib.tn_work_peer(self._handle))
@@ -150,6 +199,11 @@ class Operation:
         if not self._ended and self.done():
             self._end(library().lib.tn_work_wait(self._handle, 0))
         return self._error
+
+    def sweep(self) -> None:
+        """It has ended, and nobody may ask how: memory that is lost stays."""
+        if not self._ended and library().lib.tn_work_lost(self._handle):
+            _lost.append(self._keep)
 
     def _end(self, status: int) -> None:
         self._ended = True
@@ -180,16 +234,20 @@ class World:
         self._handle = handle
         self.rank: int = library().lib.tn_world_rank(handle)
         self.size: int = library().lib.tn_world_size(handle)
+        device = library().lib.tn_world_device(handle)
+        # The kind of device whose memory the engine reads and writes by itself.
+        self.device: str | None = device.decode() if device else None
 
     @classmethod
     def open(
         cls, path: Path, rank: int, size: int, folder: str, interface: str | None, seconds: float,
-        check: int,
+        check: int, device: int = -1,
     ) -> World:  # fmt: skip
-        """Joins all processes; every one of `size` calls it."""
+        """Joins all processes; every one of `size` calls it. device: that of this rank; -1: the
+        engine chooses."""
         place = _Place(
             c.sizeof(_Place), rank, size, 0, folder.encode(),
-            None if interface is None else interface.encode(), int(seconds * 1000),
+            None if interface is None else interface.encode(), int(seconds * 1000), device, 0,
         )  # fmt: skip
         handle = c.c_void_p()
         status = library().lib.tn_world_open(
@@ -229,25 +287,42 @@ class World:
         later: bool = False,
         after: Callable[[], None] | None = None,
         senders: list[int] | None = None,
+        device: Any = None,
     ) -> Operation:
-        """Starts an operation on packed tensors of the CPU; count is that of one rank's part."""
+        """Starts an operation on packed tensors, of the CPU or of a device that the engine takes;
+        count is that of one rank's part."""
         lists = [None if n is None else (c.c_int64 * len(n))(*n) for n in (in_counts, out_counts)]
         exchange = _Exchange(
             kind, op, dtype, peer, tag, element, count,
             None if input is None else input.data_ptr(),
             None if output is None else output.data_ptr(), *lists, int(seconds * 1000),
         )  # fmt: skip
-        handle = c.c_void_p()
-        status = library().lib.tn_world_start(
-            self._handle, c.byref(exchange), int(later), c.byref(handle)
-        )
+        handle, event = c.c_void_p(), None
+        if device is None:
+            status = library().lib.tn_world_start(
+                self._handle, c.byref(exchange), int(later), c.byref(handle)
+            )
+        else:
+            event = streams.Event(device)
+            event.record()
+            ready = library().lib.tn_event_handle(event._event)
+            there = _There(c.sizeof(_There), device.index, ready)
+            status = library().lib.tn_world_start_there(
+                self._handle, c.byref(exchange), c.byref(there), c.byref(handle)
+            )
         library().check(status)
-        operation = Operation(handle, (input, output), after, senders)
+        operation = Operation(handle, (input, output, event), after, senders, device)
         for ended in [o for o in _running if o.done()]:
+            ended.sweep()
             _running.discard(ended)
-        if later:
+        if later or device is not None:
             _running.add(operation)
         return operation
+
+    def takes(self, kind: int, op: int, dtype: int, device: int) -> bool:
+        """Whether the engine makes an operation in memory of a device."""
+        exchange = _Exchange(kind, op, dtype, 0, 0, dtype, 1)
+        return bool(library().lib.tn_world_takes(self._handle, c.byref(exchange), device))
 
     def abort(self, code: int) -> None:
         """Ends all processes, where the engine can."""

@@ -47,13 +47,23 @@ class ProcessGroup:
     """Processes that exchange data. `ranks` are their ranks in the default group, in order."""
 
     def __init__(
-        self, world: _engine.World | None, ranks: list[int], backend: str, seconds: float, name: str
+        self,
+        world: _engine.World | None,
+        ranks: list[int],
+        backend: str,
+        seconds: float,
+        name: str,
+        there: _engine.World | None = None,
+        options: Any = None,
     ) -> None:
+        """there: of tensors on devices, where that is another engine's."""
         self._world, self._ranks, self._backend = world, ranks, backend
+        self._there = there or (world if world is not None and world.device else None)
         self._seconds, self.group_name = seconds, name
         self._destroyed = False
         self.group_desc = name
-        self.bound_device_id = None  # a group serves tensors of any device
+        self.bound_device_id: Any = None  # a group serves tensors of any device
+        self.options = options
 
     def rank(self) -> int:
         """The number of this process in the group."""
@@ -116,6 +126,29 @@ class ProcessGroup:
 
         return distributed.barrier(self, async_op=True)
 
+    def _finish_device_work(self) -> None:
+        """Waits for what this process has queued on the device that the group's engine uses."""
+        if self._there is not None:
+            from tenon._device.streams import current_stream
+
+            current_stream(self._there.device).synchronize()
+
+    def _part(self, ranks: list[int], seconds: float) -> tuple[Any, Any]:
+        """The worlds of some ranks of this group; None on those that are not in them."""
+        world = None if self._world is None else self._world.part(ranks, seconds)
+        there = self._there
+        if there is not None and there is not self._world:
+            return world, there.part(ranks, seconds)
+        return world, None
+
+    def _leave(self) -> None:
+        worlds = [self._world, self._there] if self._there is not self._world else [self._world]
+        for world in worlds:
+            if world is not None:
+                world.close()
+        self._world = self._there = None
+        self._destroyed = True
+
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.group_name!r}: {self.size()} ranks over {self._backend}>"
 
@@ -166,8 +199,10 @@ def is_mpi_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """Whether the engine for NCCL was built."""
-    return _engine.find("nccl") is not None
+    """Whether the engine for NCCL was built, and there is a GPU."""
+    from tenon import cuda
+
+    return _engine.find("nccl") is not None and cuda.is_available()
 
 
 def is_ucc_available() -> bool:
@@ -190,14 +225,22 @@ def is_torchelastic_launched() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def _names(backend: str | None) -> str:
-    """The engine that a backend's text asks for, on the CPU: "gloo", "cpu:gloo,cuda:nccl", None."""
+def _names(backend: str | None) -> tuple[str, str | None]:
+    """The engines that a backend's text asks for, of tensors on the CPU, and of those on GPUs where
+    that is another one: "gloo", "cpu:gloo,cuda:nccl", None."""
     if not backend:
-        return "mpi" if _place.mpi_launcher() and is_mpi_available() else "gloo"
-    if ":" in backend:
-        pairs = dict(part.split(":", 1) for part in backend.lower().split(","))
-        return pairs.get("cpu") or next(iter(pairs.values()))
-    return backend.lower()
+        return "mpi" if _place.mpi_launcher() and is_mpi_available() else "gloo", None
+    if ":" not in backend:
+        return backend.lower(), None
+    pairs = {}
+    for part in backend.lower().split(","):
+        device, _, name = part.partition(":")
+        if not device or not name or device in pairs:
+            raise ValueError(f"Invalid backend: {backend!r}: expected such as 'cpu:gloo,cuda:nccl'")
+        pairs[device] = name
+    host = pairs.get("cpu") or next(iter(pairs.values()))
+    there = pairs.get("cuda", host)
+    return host, None if there == host else there
 
 
 def _library(name: str) -> Any:
@@ -290,39 +333,68 @@ def init_process_group(
     tcp://host:port or file:///path. TENON_CHECK_COLLECTIVES=k compares every k-th operation of the
     ranks before it runs, 0 none; unless it says so, every one is.
     """
-    del group_name, pg_options, device_id
+    del group_name
     if is_initialized():
         raise ValueError("trying to initialize the default process group twice!")
     if init_method is not None and store is not None:
         raise ValueError("Cannot specify both init_method and store.")
-    name = _names(backend)
+    name, device_name = _names(backend)
     number, size, url = _where(init_method, rank, world_size, store)
     if not 0 <= number < size:
         raise ValueError(f"init_process_group: rank {number} is no rank of {size} processes")
     seconds = _seconds(timeout)
-    world = None
+    device = _device_index(device_id)
+    worlds: list[_engine.World | None] = [None, None]
     if size > 1:
-        path = _library(name)
-        folder = ""
-        _state.joined += 1
-        if name != "mpi":
-            place = _place.meeting_place(url)
-            _state.meeting = _place.Meeting(place, number, size, _state.joined, seconds)
-            folder = str(_state.meeting.folder)
-            _engine.who_is_gone = _state.meeting.gone
-            _engine.why_none_sends = _state.meeting.why_none_sends
-        interface = os.environ.get("TENON_SOCKET_IFNAME") or os.environ.get("GLOO_SOCKET_IFNAME")
-        check = int(os.environ.get("TENON_CHECK_COLLECTIVES", "1"))
         try:
-            world = _engine.World.open(path, number, size, folder, interface, seconds, check)
+            for i, engine in enumerate([name, device_name] if device_name else [name]):
+                worlds[i] = _open_world(engine, url, number, size, seconds, device)
         except BaseException:
+            if worlds[0] is not None:
+                worlds[0].close()
             _leave_meeting()
             raise
-    elif name == "nccl" and not is_nccl_available():
-        _library(name)
+    elif "nccl" in (name, device_name) and not is_nccl_available():
+        _library("nccl")
     _state.store = store
-    GroupMember.WORLD = ProcessGroup(world, list(range(size)), name, seconds, "default_pg")
+    shown = name if device_name is None else f"cpu:{name},cuda:{device_name}"
+    GroupMember.WORLD = ProcessGroup(
+        worlds[0], list(range(size)), shown, seconds, "default_pg", worlds[1], pg_options
+    )
+    GroupMember.WORLD.bound_device_id = device_id
     _state.groups.append(GroupMember.WORLD)
+
+
+def _device_index(device_id: Any) -> int:
+    """The GPU of this process, as it was said here or by cuda.set_device; -1: nobody said so."""
+    from tenon import cuda, device
+
+    if device_id is None:
+        return cuda.current_device() if cuda.is_initialized() and cuda.current_device() else -1
+    given = device("cuda", device_id) if isinstance(device_id, int) else device(device_id)
+    if given.type != "cuda":
+        return -1
+    if given.index is None:
+        raise ValueError("init_process_group: device_id must have an index, such as 'cuda:0'")
+    return int(given.index)
+
+
+def _open_world(
+    engine: str, url: str, number: int, size: int, seconds: float, device: int
+) -> _engine.World:
+    """Joins all processes through an engine."""
+    path, folder = _library(engine), ""
+    if engine != "mpi":
+        if _state.meeting is None:
+            _state.joined += 1
+            place = _place.meeting_place(url)
+            _state.meeting = _place.Meeting(place, number, size, _state.joined, seconds)
+            _engine.who_is_gone = _state.meeting.gone
+            _engine.why_none_sends = _state.meeting.why_none_sends
+        folder = str(_state.meeting.folder)
+    interface = os.environ.get("TENON_SOCKET_IFNAME") or os.environ.get("GLOO_SOCKET_IFNAME")
+    check = int(os.environ.get("TENON_CHECK_COLLECTIVES", "1"))
+    return _engine.World.open(path, number, size, folder, interface, seconds, check, device)
 
 
 def default_store() -> Any:
@@ -363,10 +435,7 @@ def destroy_process_group(group: Any = None) -> None:
         leaving = _state.groups[::-1]
         GroupMember.WORLD = None
     for g in leaving:
-        if g._world is not None:
-            g._world.close()
-            g._world = None
-        g._destroyed = True
+        g._leave()
         _state.groups.remove(g)
     if not _state.groups:
         _leave_meeting()
@@ -420,16 +489,17 @@ def new_group(
         raise ValueError(
             f"new_group: {ranks} are not different ranks of the {default.size()} processes"
         )
-    if backend is not None and _names(backend) != default._backend:
-        _library(_names(backend))
+    for engine in _names(backend) if backend is not None else ():
+        if engine is not None:
+            _library(engine)
     seconds = default._seconds if timeout is None else _seconds(timeout)
     name = group_desc or f"group_{len(_state.groups)}"
-    world = None
-    if default._world is not None:
-        world = default._world.part(chosen, seconds)
-        if world is None:
-            return GroupMember.NON_GROUP_MEMBER
-    group = ProcessGroup(world, chosen, backend or default._backend, seconds, name)
+    world, there = default._part(chosen, seconds)
+    if default._world is not None and world is None:
+        return GroupMember.NON_GROUP_MEMBER
+    shown = backend or default._backend
+    group = ProcessGroup(world, chosen, shown, seconds, name, there, pg_options)
+    group.bound_device_id = default.bound_device_id if device_id is None else device_id
     _state.groups.append(group)
     return group
 
@@ -455,11 +525,12 @@ def split_group(
     seconds = parent._seconds if timeout is None else _seconds(timeout)
     own = GroupMember.NON_GROUP_MEMBER
     for ranks in lists:
-        world = None if parent._world is None else parent._world.part(ranks, seconds)
+        world, there = parent._part(ranks, seconds)
         if parent.rank() in ranks:
             name = group_desc or f"group_{len(_state.groups)}"
             chosen = [parent._ranks[r] for r in ranks]
-            own = ProcessGroup(world, chosen, parent._backend, seconds, name)
+            own = ProcessGroup(world, chosen, parent._backend, seconds, name, there, pg_options)
+            own.bound_device_id = parent.bound_device_id
             _state.groups.append(own)
     return own
 
@@ -519,7 +590,7 @@ def get_backend(group: Any = None) -> Backend:
 def get_backend_config(group: Any = None) -> str:
     """The engine of the group by kind of device: "cpu:gloo,cuda:gloo"."""
     name = _group(group)._backend
-    return f"cpu:{name},cuda:{name}"
+    return name if ":" in name else f"cpu:{name},cuda:{name}"
 
 
 def get_process_group_ranks(group: Any) -> list[int]:

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def _bytes(obj: Any) -> Tensor:
-    return tenon.frombuffer(bytearray(pickle.dumps(obj)), dtype=tenon.uint8)
+    return tenon.frombuffer(bytearray(pickle.dumps(obj)), dtype=tenon.uint8).cpu()
 
 
 def _object(data: Tensor) -> Any:
@@ -51,13 +51,13 @@ def _padded(data: Tensor, size: int) -> Tensor:
 
 def _sizes(size: int, group: Any) -> list[int]:
     """The number of bytes that each process has."""
-    found = [tenon.zeros(1, dtype=tenon.int64) for _ in range(_group(group).size())]
-    all_gather(found, tenon.tensor([size], dtype=tenon.int64), group)
+    found = [tenon.zeros(1, dtype=tenon.int64, device="cpu") for _ in range(_group(group).size())]
+    all_gather(found, tenon.tensor([size], dtype=tenon.int64, device="cpu"), group)
     return [int(n.item()) for n in found]
 
 
 def _room(sizes: list[int]) -> list[Tensor]:
-    return [tenon.empty(n, dtype=tenon.uint8) for n in sizes]
+    return [tenon.empty(n, dtype=tenon.uint8, device="cpu") for n in sizes]
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
@@ -98,7 +98,7 @@ def gather_object(
 
 
 def _broadcast_sizes(sizes: list[int], peer: int, group: Any) -> list[int]:
-    numbers = tenon.tensor(sizes, dtype=tenon.int64)
+    numbers = tenon.tensor(sizes, dtype=tenon.int64, device="cpu")
     broadcast(numbers, None, group, False, peer)
     return [int(n) for n in numbers.tolist()]
 
@@ -119,7 +119,11 @@ def broadcast_object_list(
     _list("broadcast_object_list", "object_list", object_list)
     parts = [_bytes(o) for o in object_list] if mine else []
     sizes = _broadcast_sizes([p.numel() for p in parts] or [0] * len(object_list), peer, group)
-    data = tenon.cat(parts) if mine and parts else tenon.empty(sum(sizes), dtype=tenon.uint8)
+    data = (
+        tenon.cat(parts)
+        if mine and parts
+        else tenon.empty(sum(sizes), dtype=tenon.uint8, device="cpu")
+    )
     broadcast(data, None, group, False, peer)
     if not mine:
         object_list[:] = [_object(p) for p in data.split(sizes)]
@@ -147,7 +151,7 @@ def scatter_object_list(
     sizes = _broadcast_sizes([most, *(p.numel() for p in parts)] if mine else
                              [0] * (members.size() + 1), peer, group)  # fmt: skip
     padded = [_padded(p, sizes[0]) for p in parts]
-    data = tenon.empty(sizes[0], dtype=tenon.uint8)
+    data = tenon.empty(sizes[0], dtype=tenon.uint8, device="cpu")
     scatter(data, padded if mine else None, None, group, False, peer)
     scatter_object_output_list[0] = _object(data[: sizes[1 + members.rank()]])
 
@@ -161,7 +165,13 @@ def send_object_list(
         return
     given = list(object_list) if isinstance(object_list, tuple) else object_list
     parts = [_bytes(o) for o in _list("send_object_list", "object_list", given)]
-    send(tenon.tensor([p.numel() for p in parts], dtype=tenon.int64), dst, group, 0, group_dst)
+    send(
+        tenon.tensor([p.numel() for p in parts], dtype=tenon.int64, device="cpu"),
+        dst,
+        group,
+        0,
+        group_dst,
+    )
     send(tenon.cat(parts), dst, group, 0, group_dst)
 
 
@@ -174,9 +184,9 @@ def recv_object_list(
     if _outside(group):
         return -1
     _list("recv_object_list", "object_list", object_list)
-    sizes = tenon.zeros(len(object_list), dtype=tenon.int64)
+    sizes = tenon.zeros(len(object_list), dtype=tenon.int64, device="cpu")
     rank = recv(sizes, src, group, 0, group_src)
-    data = tenon.empty(int(sizes.sum()), dtype=tenon.uint8)
+    data = tenon.empty(int(sizes.sum()), dtype=tenon.uint8, device="cpu")
     recv(data, rank, group)
     object_list[:] = [_object(p) for p in data.split([int(n) for n in sizes.tolist()])]
     return rank

@@ -36,7 +36,7 @@ class DeviceMesh:
         backend_override: Any = None, _init_backend: bool = True, _groups: Any = None,
     ) -> None:  # fmt: skip
         self.device_type = device_type
-        self.mesh = tenon.as_tensor(mesh, dtype=tenon.int64)
+        self.mesh = tenon.as_tensor(mesh, dtype=tenon.int64, device="cpu")
         self.mesh_dim_names = mesh_dim_names
         if mesh_dim_names is not None and len(mesh_dim_names) != self.mesh.ndim:
             raise RuntimeError(
@@ -105,7 +105,7 @@ class DeviceMesh:
             groups = list(group)
             if mesh is None:
                 raise ValueError("DeviceMesh.from_group: several groups need mesh, their ranks")
-            ranks = tenon.as_tensor(mesh, dtype=tenon.int64)
+            ranks = tenon.as_tensor(mesh, dtype=tenon.int64, device="cpu")
             if ranks.ndim != len(groups):
                 raise ValueError(
                     f"DeviceMesh.from_group: {len(groups)} groups for a mesh of {ranks.ndim} "
@@ -114,7 +114,7 @@ class DeviceMesh:
         else:
             groups = [group]
             own = distributed.get_process_group_ranks(group)
-            ranks = tenon.as_tensor(own if mesh is None else mesh, dtype=tenon.int64)
+            ranks = tenon.as_tensor(own if mesh is None else mesh, dtype=tenon.int64, device="cpu")
             if ranks.tolist() != own:
                 raise ValueError(
                     f"DeviceMesh.from_group: the group has the ranks {own}, not {mesh}"
@@ -295,5 +295,5 @@ def init_device_mesh(
         )
     if wanted < 1:
         raise RuntimeError(f"init_device_mesh: a mesh of {tuple(mesh_shape)} has no ranks")
-    mesh = tenon.arange(wanted).view(mesh_shape)
+    mesh = tenon.arange(wanted, device="cpu").view(mesh_shape)
     return DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names)

@@ -380,7 +380,7 @@ def _fill(
 def _read_all(reader: FileSystemReader, key: str, entry: dict[str, Any]) -> Any:
     if "dtype" not in entry:
         return reader.read(key, entry, entry["boxes"][0])
-    whole = tenon.empty(entry["shape"], dtype=getattr(tenon, entry["dtype"]))
+    whole = tenon.empty(entry["shape"], dtype=getattr(tenon, entry["dtype"]), device="cpu")
     _fill(reader, key, entry, whole, {})
     return whole
 

@@ -108,7 +108,7 @@ class _Flat:
     def whole_grads(self) -> list[Tensor | None]:
         """Gradients of the whole parameters; None where no rank has one."""
         held = [p.grad for p in self.params]
-        there = tenon.tensor([g is not None for g in held], dtype=tenon.int32)
+        there = tenon.tensor([g is not None for g in held], dtype=tenon.int32, device="cpu")
         if self.groups.parts > 1:
             distributed.all_reduce(there, distributed.ReduceOp.MAX, self.groups.cut)
         known: list[bool] = there.bool().tolist()

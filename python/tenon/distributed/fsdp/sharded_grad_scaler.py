@@ -37,7 +37,7 @@ class ShardedGradScaler(GradScaler):
             return
         state = self._per_optimizer_states[id(optimizer)]
         found = state["found_inf_per_device"]
-        worst = tenon.tensor([max((float(f) for f in found.values()), default=0.0)])
+        worst = tenon.tensor([max((float(f) for f in found.values()), default=0.0)], device="cpu")
         distributed.all_reduce(worst, distributed.ReduceOp.MAX, self.process_group)
         # A rank whose part is empty has no gradient, and steps as the others do.
         agreed = {d: worst.reshape(()).to(d) for d in found} or {tenon.device("cpu"): worst[0]}

@@ -139,7 +139,7 @@ class Reducer:
             return
         reached = leaves_of(outputs or ())
         order = [id(p) for bucket in self.buckets for p in bucket._parameters]
-        self._used = tenon.tensor([i in reached for i in order], dtype=tenon.uint8)
+        self._used = tenon.tensor([i in reached for i in order], dtype=tenon.uint8, device="cpu")
         for bucket in self.buckets:
             for p in bucket._parameters:
                 if id(p) not in reached:
@@ -234,7 +234,7 @@ class Reducer:
             bucket._buffer.zero_()
             self._start(bucket)
         if self.finds_unused:
-            self._used = tenon.zeros(len(self.names), dtype=tenon.uint8)
+            self._used = tenon.zeros(len(self.names), dtype=tenon.uint8, device="cpu")
         self._finish()
 
     def detach(self) -> None:

@@ -163,7 +163,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def _count_active(self, mine: int) -> None:
         """Sums are divided by the number of processes that still have inputs."""
-        number = tenon.tensor([mine], dtype=tenon.int64)
+        number = tenon.tensor([mine], dtype=tenon.int64, device="cpu")
         distributed.all_reduce(number, group=self.process_group)
         if self._reducer is not None:
             self._reducer.divisor = int(number.item())
@@ -285,7 +285,7 @@ class _Shadow(JoinHook):
         ddp._divides_by_active = False
         ddp._reducer.divisor = distributed.get_world_size(ddp.process_group)
         rank = distributed.get_rank(ddp.process_group) if is_last_joiner else -1
-        last = tenon.tensor([rank], dtype=tenon.int64)
+        last = tenon.tensor([rank], dtype=tenon.int64, device="cpu")
         distributed.all_reduce(last, distributed.ReduceOp.MAX, ddp.process_group)
         with tenon.no_grad():
             for tensor in [*(p for _, p in ddp._named), *ddp._buffers_to_share]:
