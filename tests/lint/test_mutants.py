@@ -108,3 +108,10 @@ def test_what_stands_behind_a_condition_in_c_is_left_out() -> None:
     [edit] = ctext.never_true(text, fn)
     assert ctext.copy_of(text, fn, "g", edit).split("{", 1)[1] == (
         "\n    if (0 && (a < 0)) return -1;\n    return a;\n}\n")  # fmt: skip
+
+
+def test_lanes_that_an_instruction_picks_stay() -> None:
+    """They are a part of the instruction: most other numbers do not compile."""
+    text = "int f(int a) {\n    v = _mm256_extractf128_ps(a, 1);\n    return g(a, 1);\n}\n"
+    [fn] = ctext.functions(text)
+    assert [e.start for e in ctext.edits(text, fn, False)] == [text.rindex("1")]

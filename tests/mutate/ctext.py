@@ -158,7 +158,8 @@ def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:
         elif token in _EDGES and operand:
             new = (_TURNS if kernel else _EDGES)[token]
         elif re.fullmatch(r"\d+", token) and not kernel:
-            if before not in ("[", "-", "{") and not _names_argument(code, at):
+            skip = _names_argument(code, at) or _picks_lanes(code, at)
+            if before not in ("[", "-", "{") and not skip:
                 new = str(int(token) + 1)
         elif kernel and re.match(r"0[xX]|\d", token) and re.search(r"[.pP]", token):
             new = f"(1.01{'f' if token[-1] in 'fF' else ''} * {token})"
@@ -210,6 +211,11 @@ def _names_argument(code: str, at: int) -> bool:
     """Whether a number only says which argument a message is about."""
     words = code[max(0, at - 48) : at]
     return bool(re.search(r"(TN_E_\w+|tni_infer_expect\(inf), $|\.roles = $", words))
+
+
+def _picks_lanes(code: str, at: int) -> bool:
+    """Whether a number is an immediate of a vector instruction, which has a range of its own."""
+    return bool(re.search(r"\b_mm\d*_\w+\([^;]*$", code[max(0, at - 96) : at]))
 
 
 def _is_cast(code: str, at: int) -> bool:
