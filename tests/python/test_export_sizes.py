@@ -186,6 +186,22 @@ def test_one_name_in_several_dimensions() -> None:
         program.module()(tn.randn(2, 7, 4), tn.randn(7, 6))
 
 
+@pytest.mark.parametrize("how", [Dim.DYNAMIC, Dim.AUTO])
+def test_hints_have_bounds(how: Any) -> None:
+    """Those that they say; without, any size but none at all."""
+    sizes = (0, 1, 2, 3, 6, 7)
+    for hint, taken in ((how, (1, 2, 3, 6, 7)), (how(min=3), (3, 6, 7)), (how(max=6), (1, 2, 3, 6)),
+                        (how(min=0, max=6), (0, 1, 2, 3, 6)), (how(min=3, max=6), (3, 6))):  # fmt: skip
+        example = (tn.ones(4, 2),)
+        run = export(Call(tn.neg), example, dynamic_shapes=(({0: hint},),)).module()
+        for n in sizes:
+            if n in taken:
+                assert run(tn.ones(n, 2)).shape == (n, 2)
+            else:
+                with pytest.raises(RuntimeError):
+                    run(tn.ones(n, 2))
+
+
 def test_names_of_sizes_of_a_trace_differ(tmp_path: Path) -> None:
     run = of_a_trace(lambda x, y: x.sum() * x.shape[0] + y * y.shape[0],
                      [tn.randn(4), tn.randn(6)], tmp_path)  # fmt: skip

@@ -225,12 +225,6 @@ class FreeSize:
     rules: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     name: str = ""
 
-    def allows(self, size: int) -> bool:
-        """Whether the Dim's rule gives a size."""
-        if not isinstance(self.dim, _DerivedDim):
-            return True
-        return (size - self.dim.plus) % self.dim.times == 0
-
 
 def free_sizes(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], given: Any
