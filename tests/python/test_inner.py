@@ -29,7 +29,7 @@ def test_chunk_cat() -> None:
     assert tn._chunk_cat([a, b], -2, 3, out=out) is out and tn.equal(out, got)
     for tensors, dim, n, what in (
         ([a, tn.ones(4)], -1, 2, "non-negative dim"),
-        ([a], 3, 2, "dim < ndim"),
+        ([a, tn.ones(4)], 1, 2, "dim < ndim"),
         ([a, tn.ones(2, 2, 3)], 1, 2, "same sizes"),
         ([a], 0, 0, "positive num_chunks"),
         ([], 0, 1, "non-empty input tensor list"),
@@ -37,6 +37,9 @@ def test_chunk_cat() -> None:
     ):
         with pytest.raises(RuntimeError, match=what):
             tn._chunk_cat(tensors, dim, n)
+    for dim in (3, -4):
+        with pytest.raises(IndexError, match="of tensors of 3"):
+            tn._chunk_cat([a], dim, 2)
 
 
 def test_masked_indices() -> None:

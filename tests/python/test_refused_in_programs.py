@@ -308,7 +308,10 @@ TENSORS: dict[str, tuple[str, Call]] = {
         "expects non-empty tensor",
         lambda t: t._chunk_cat([t.ones(0)], 0, 1),
     ),
-    "chunks along no dimension": ("dimension", lambda t: t._chunk_cat([t.ones(2)], 1, 1)),
+    "chunks along no dimension": (
+        "dimension 1 of tensors of 1",
+        lambda t: t._chunk_cat([t.ones(2)], 1, 1),
+    ),
     "chunks of other rows": (
         "expects same sizes of 0,...,dim-1 dimensions",
         lambda t: t._chunk_cat([t.ones(2, 2), t.ones(3, 2)], 1, 1),

@@ -57,14 +57,14 @@ def _check_chunks(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> int:
     check(num_chunks >= 1, "positive num_chunks")
     check(len(tensors) > 0, "a non-empty input tensor list")
     first = tensors[0]
-    if dim < 0:
-        alike = all(t.ndim == first.ndim for t in tensors)
-        check(alike, "non-negative dim when input tensors have different ndims")
-        dim += first.ndim
+    if all(t.ndim == first.ndim for t in tensors):
+        if not -first.ndim <= dim < first.ndim:
+            raise IndexError(f"_chunk_cat: dimension {dim} of tensors of {first.ndim}")
+        dim %= first.ndim
+    check(dim >= 0, "non-negative dim when input tensors have different ndims")
     for t in tensors:
         check(t.numel() > 0, "non-empty tensor")
-        if not 0 <= dim < t.ndim:
-            raise IndexError(f"_chunk_cat: dimension {dim} of a tensor of {t.ndim}")
+        check(dim < t.ndim, "dim < ndim for all input tensors")
         check(t.shape[:dim] == first.shape[:dim], "same sizes of 0,...,dim-1 dimensions for all "
               "tensors")  # fmt: skip
     return dim
