@@ -13,13 +13,18 @@ enum { SCALE_NONE, SCALE_ROOT, SCALE_ALL }; /* `normalization` */
 
 /* ---- Shape rules -------------------------------------------------------------------------------*/
 
-/* dims: of x, not negative, none twice, one of them at least. */
+static tn_status no_points(int64_t n) {
+    return tn_fail(TN_E_STATE, -1, "Invalid number of data points (%lld) specified", (long long)n);
+}
+
+/* dims: of x, not negative, none twice, none without numbers, one of them at least. */
 static tn_status check_dims(const tn_view *x, tn_ints dims, int64_t normalization) {
     uint64_t seen = 0;
     for (int64_t i = 0; i < dims.n; i++) {
         if (dims.v[i] < 0 || dims.v[i] >= x->ndim || (seen >> dims.v[i] & 1))
             return tn_fail(TN_E_VALUE, 1, "dim: %lld is no dimension of the input, or stands twice",
                            (long long)dims.v[i]);
+        if (!x->shape[dims.v[i]]) return no_points(0);
         seen |= UINT64_C(1) << dims.v[i];
     }
     if (dims.n < 1) return tn_fail(TN_E_VALUE, 1, "dim: at least one dimension is transformed");
@@ -145,10 +150,6 @@ static tn_status fft_dim(int64_t dim, const tn_view *x, int64_t *ret) {
         return tn_fail(TN_E_INDEX, -1, "Dimension specified as %lld but tensor has no dimensions",
                        (long long)dim);
     return tni_wrap_dim(dim, x->ndim, ret);
-}
-
-static tn_status no_points(int64_t n) {
-    return tn_fail(TN_E_STATE, -1, "Invalid number of data points (%lld) specified", (long long)n);
 }
 
 /* What is transformed, and in which sizes: s and dim as they were given. */

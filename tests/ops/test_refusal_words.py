@@ -191,6 +191,11 @@ MATRICES: list[Refusal] = [
 SIGNALS: list[Refusal] = [
     (R, 'Invalid normalization mode: "both"', lambda: tn.fft.fft(v, norm="both")),
     (R, "expects a real input tensor", lambda: tn.fft.rfft(c)),
+    (R, "Invalid number of data points (0)", lambda: ops._fft_r2c(tn.ones(3, 0), [1], 0, True)),
+    (R, "Invalid number of data points (0)", lambda: ops._fft_r2c(tn.ones(0, 3), [0, 1], 0, True)),
+    (R, "Invalid number of data points (0)", lambda: ops._fft_c2c(c[:0], [0], 0, True)),
+    (R, "Invalid number of data points (0)", lambda: ops._fft_c2r(c[:0], [0, 1], 0, 3)),
+    (R, "Invalid number of data points (0)", lambda: ops._fft_c2r_backward(f[:0], [0], 0)),
     (R, "stft: expected 0 < n_fft <= ", lambda: tn.stft(tn.ones(9), 0, return_complex=True)),
     (R, "stft: expected hop_length > 0, but got hop_length=0",
      lambda: tn.stft(tn.ones(9), 4, 0, return_complex=True)),
