@@ -424,7 +424,7 @@ tn_status tni_composite_batch_norm(const void *args, tn_tensor **rets) {
     if (a->training && x->ndim >= 2 && x->shape[1] > 0 && x->numel / x->shape[1] == 1) {
         return tn_fail(TN_E_VALUE, 0,
                        "Expected more than 1 value per channel when training, got input size %s",
-                       "with one value per channel");
+                       tni_shape_text_of(x));
     }
     TN_TRY(tn_native_batch_norm(tni_t(x), tni_t(a->weight), tni_t(a->bias), tni_t(a->running_mean),
                                 tni_t(a->running_var), a->training, a->momentum, a->eps, &rets[0],

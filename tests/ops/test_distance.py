@@ -74,6 +74,14 @@ def test_ends_of_derivatives() -> None:
 
 
 @pytest.mark.parametrize("dtype", [tn.float32, tn.float64])
+def test_products_of_matrices_have_no_roots_of_what_is_below_0(dtype: tn.dtype) -> None:
+    """Squares of rows that are nearly equal and far from zero cancel to a little less than 0."""
+    x = tn.from_numpy(1000 + RNG.normal(size=(50, 6)) * 1e-3).to(dtype).requires_grad_()
+    near = tn.cdist(x, x, compute_mode="use_mm_for_euclid_dist")
+    assert not near.isnan().any() and (near == 0).any() and (near > 0).any()
+
+
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64])
 def test_products_of_matrices(dtype: tn.dtype) -> None:
     """More than 25 rows: the faster way, which is inexact for rows that are nearly equal."""
     a, b = RNG.normal(size=(2, 40, 6)), RNG.normal(size=(2, 7, 6))
