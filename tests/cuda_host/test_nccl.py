@@ -32,6 +32,12 @@ def launch(size: int, *words: str, **env: str) -> subprocess.CompletedProcess[st
     return run("-m", "tenon", "launch", "-n", str(size), str(path), *rest, **env)
 
 
+def good(size: int, done: subprocess.CompletedProcess[str]) -> None:
+    """All processes have ended well."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("ok") == size, done.stdout + done.stderr
+
+
 def test_the_engine_keeps_the_rules_of_engines() -> None:
     """Results of every kind and dtype, messages, groups; ranks that differ, die and are late."""
     words = [str(CONFORM), "--engine", "nccl", "--timeout", "3"]
@@ -43,5 +49,52 @@ def test_the_engine_keeps_the_rules_of_engines() -> None:
     ("backend", "device"), [("nccl", "cpu"), ("nccl", "cuda"), ("cpu:gloo,cuda:nccl", "cuda")]
 )
 def test_operations_of_three_processes(backend: str, device: str) -> None:
-    done = launch(3, "collectives.py", backend, device)
-    assert done.stdout.count("ok") == 3, done.stdout + done.stderr
+    good(3, launch(3, "collectives.py", backend, device))
+
+
+def test_operations_made_of_several() -> None:
+    """Core divides what goes through the host; on the device NCCL counts for itself."""
+    for device in ("cpu", "cuda"):
+        good(3, launch(3, "collectives.py", "nccl", device, TENON_EXCHANGE_ELEMENTS="64"))
+
+
+@pytest.mark.parametrize(
+    ("what", "check"), [("stream", "0"), ("memory", "0"), ("streams", "1"), ("mixed", "1")]
+)
+def test_streams_and_memory(what: str, check: str) -> None:
+    done = launch(3, "nccl_faults.py", what, TENON_CHECK_COLLECTIVES=check)
+    good(3, done)
+
+
+@pytest.mark.parametrize("fault", ["error@1:2", "hang@1:2", "refuse@1:2"])
+def test_ranks_that_fail_on_the_device(fault: str) -> None:
+    """H17: asynchronous errors, kernels that never end: said in time, and aborted."""
+    env = {"TENON_NCCL_HOST_FAULT": fault, "TENON_CHECK_COLLECTIVES": "0"}
+    good(3, launch(3, "nccl_faults.py", "lost", **env))
+
+
+def test_the_host_waits_where_a_program_asks_for_it() -> None:
+    env = {"TENON_NCCL_HOST_FAULT": "hang@1:2", "TENON_CHECK_COLLECTIVES": "0"}
+    good(3, launch(3, "nccl_faults.py", "blocking", TENON_BLOCKING_WAIT="1", **env))
+
+
+def test_communicators_that_are_never_ready() -> None:
+    good(3, launch(3, "nccl_faults.py", "never", TENON_NCCL_HOST_FAULT="never@1:0"))
+
+
+def test_models_on_gpus_train_as_in_one_process() -> None:
+    """DistributedDataParallel and fully_shard, without a copy through the host."""
+    good(3, launch(3, "nccl_training.py"))
+
+
+def test_without_nccl_it_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "libcuda.so.1").symlink_to(FOLDER / "libcuda.so.1")
+    code = (
+        "import torch.distributed as dist\n"
+        "dist.init_process_group('nccl', rank=0, world_size=2, init_method='tcp://localhost:29')\n"
+    )
+    program = tmp_path / "alone.py"
+    program.write_text(code, encoding="utf-8")
+    done = run("-m", "tenon", "run", str(program), folder=tmp_path)
+    assert done.returncode == 1, done.stdout
+    assert "nccl: there is no libnccl.so.2: install NVIDIA's NCCL" in done.stderr, done.stderr
