@@ -1,4 +1,4 @@
-"""DistributedDataParallel and fully_shard of models on GPUs over NCCL, beside one process that has all
+"""DistributedDataParallel and fully_shard of models on GPUs over NCCL, beside one process with all
 samples. Runs in three processes; `test_nccl.py` starts it."""
 
 import copy
