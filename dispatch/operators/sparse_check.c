@@ -111,7 +111,8 @@ tn_status tni_composite__sparse_coo(const void *args, tn_tensor **rets) {
     }
     if (a->coalesced && a->check) check_order(&s, indices, size);
     if (s.st == TN_OK)
-        s.st = tn__sparse_make(indices, NULL, tni_t(v), size, TN_LAYOUT_COO, a->coalesced, &r);
+        s.st = tn__sparse_make(indices, NULL, tni_t(v), size, TN_LAYOUT_COO,
+                               a->coalesced || v->shape[0] < 2, &r);
     r = scope_take(&s, s.st, r);
     return scope_finish(&s, r, rets);
 }

@@ -133,7 +133,9 @@ static tn_tensor *read_coo(tni_scope *s, tn_tensor *t, const sparse_places *p) {
     tn_tensor *have = sparse_keys(s, &own, 0, own.n), *want = sparse_keys(s, p, 0, p->n);
     tn_tensor *at = sparse_found(s, have, want, false), *most = NULL, *same = NULL;
     if (s->st != TN_OK) return NULL;
-    if (n == 0) return sparse_gathered(s, tn_tensor_numel(want), at, sparse_values(s, t));
+    if (n == 0)
+        return sparse_gathered(s, tn_tensor_numel(want), scope_narrow(s, at, 0, 0, 0),
+                               sparse_values(s, t));
     tn_status st = tn_minimum(at, tn_scalar_box_init(&zero, tn_scalar_int(n - 1)), &most);
     at = scope_take(s, st, most);
     tn_tensor *key = sparse_pick(s, have, 0, at);
@@ -142,8 +144,9 @@ static tn_tensor *read_coo(tni_scope *s, tn_tensor *t, const sparse_places *p) {
     same = scope_take(s, st, same);
     tn_tensor *values = sparse_pick(s, sparse_values(s, t), 0, at);
     if (s->st != TN_OK) return NULL;
-    return scope_where(s, with_ones(s, same, values->v.ndim), values,
-                       tn_scalar_box_init(&zero, tn_scalar_int(0)));
+    tn_tensor *r = scope_where(s, with_ones(s, same, values->v.ndim), values,
+                               tn_scalar_box_init(&zero, tn_scalar_int(0)));
+    return scope_convert(s, r, tn_tensor_dtype(values)); /* bool beside 0 is int64 */
 }
 
 tn_tensor *sparse_read_at(tni_scope *s, tn_tensor *t, const sparse_places *p,

@@ -1,4 +1,5 @@
 /* sparse_math.c: rules of operators that compute element by element. */
+#include <tenon/args_linalg.h>
 #include <tenon/args_pointwise.h>
 
 #include "args_priv.h"
@@ -37,6 +38,20 @@ tn_status tni_sparse_values(const tn_op *op, void *args, tn_tensor **rets) {
 
 tn_status tni_sparse_linear(const tn_op *op, void *args, tn_tensor **rets) {
     return on_values(op, args, 0, false, rets);
+}
+
+/* No part of a sparse tensor waits to be conjugated. */
+tn_status tni_sparse_conj(const tn_op *op, void *args, tn_tensor **rets) {
+    (void)op;
+    return tn_conj_physical(tni_t(((const tn_conj_args *)args)->input), rets);
+}
+
+/* Other values at the same places, which elements of coordinates that come twice do not have. */
+tn_status tni_sparse_like_full(const tn_op *op, void *args, tn_tensor **rets) {
+    if (tn_tensor_layout(*input_slot(op, args, 0)) != TN_LAYOUT_COO)
+        return on_values(op, args, 0, false, rets);
+    return tn_fail(TN_E_UNSUPPORTED, 0, "%s(): not implemented for layout sparse_coo",
+                   op->info.name);
 }
 
 /* ---- Numbers -----------------------------------------------------------------------------------*/

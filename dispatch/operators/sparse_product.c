@@ -1,5 +1,6 @@
 /* sparse_product.c: products of matrices of which at least one is sparse. */
 #include <tenon/args_linalg.h>
+#include <tenon/args_nn.h>
 #include <tenon/args_sparse.h>
 
 #include "infer_priv.h"
@@ -319,6 +320,19 @@ tn_status tni_sparse_addmm(const tn_op *op, void *args, tn_tensor **rets) {
                  a->alpha);
     if (tni_scalar_is(a->beta, 0)) return scope_finish(&s, r, rets);
     return scope_finish(&s, scope_add(&s, weighted(&s, input, a->beta), r), rets);
+}
+
+tn_status tni_sparse_layer(const tn_op *op, void *args, tn_tensor **rets) {
+    const tn_linear_args *a = args;
+    tn_tensor *input = tni_t(a->input), *bias = tni_t(a->bias);
+    tni_scope s = {0};
+    if (a->weight->ndim != 2)
+        return tn_fail(TN_E_SHAPE, 1, "linear(): the weight must have 2 dimensions, not %d",
+                       (int)a->weight->ndim);
+    tn_tensor *turned = scope_transpose(&s, tni_t(a->weight), 0, 1);
+    if (s.st == TN_OK) s.st = check_product(op, input, turned, 2);
+    tn_tensor *r = s.st == TN_OK ? product(&s, input, turned) : NULL;
+    return scope_finish(&s, bias ? scope_add(&s, r, bias) : r, rets);
 }
 
 /* ---- Sparse times strided, reduced otherwise ---------------------------------------------------*/

@@ -195,7 +195,8 @@ tn_status tni_sparse_select(const tn_op *op, void *args, tn_tensor **rets) {
     tn_tensor *which = sparse_where_true(&s, scope_take(&s, s.st, same));
     tn_tensor *values = sparse_pick(&s, sparse_values(&s, t), 0, which);
     if (c->sparse_dim == 1) {
-        r = scope_sum(&s, values, TN_INTS(0), 0);
+        int32_t dtype = tn_tensor_dtype(t); /* a sum of whole numbers is int64 */
+        r = scope_convert(&s, scope_sum(&s, values, TN_INTS(0), 0), dtype);
     } else {
         tn_tensor *index = sparse_pick(&s, without(&s, c->index, dim), 1, which);
         r = sparse_coo(&s, index, values, rest, c->coalesced);
