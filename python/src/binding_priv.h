@@ -427,7 +427,7 @@ PyObject *tnp_index(PyObject *a);
 PyObject *tnp_richcompare(PyObject *a, PyObject *b, int op);
 
 /* ---- index.c -----------------------------------------------------------------------------------*/
-bool tnp_index_init(void);
+bool tnp_index_init(PyObject *module);
 PyObject *tnp_getitem(PyObject *self, PyObject *key);
 int tnp_setitem(PyObject *self, PyObject *key, PyObject *value);
 /* A new tensor over the same elements, recorded as a view; NULL: exception. */

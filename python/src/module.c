@@ -316,7 +316,7 @@ static bool init(PyObject *module) {
     tn_host_set_hooks(&hooks);
     return tnp_ops_init(module) && tnp_added_init(module) && tnp_ffi_init(module) &&
            tnp_share_init(module) && tnp_group_init(module) && tnp_numbers_init() &&
-           tnp_index_init() && tnp_memory_init(module) && tnp_program_init(module) &&
+           tnp_index_init(module) && tnp_memory_init(module) && tnp_program_init(module) &&
            tnp_quick_init(module) && tnp_factory_init(module) && tnp_modes_init(module) &&
            tnp_saved_hooks_init(module) && tnp_overrides_init(module) && tnp_wrapped_init(module) &&
            tnp_node_init(module) && tnp_autograd_init(module) && tnp_function_init(module) &&

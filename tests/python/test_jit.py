@@ -667,3 +667,62 @@ def test_sizes_become_free_without_a_check() -> None:
     traced = jit.trace(net, (tn.ones(1, 3),), check_trace=False)
     net.load_state_dict(nn.Linear(3, 2).state_dict())
     assert tn.equal(traced(tn.ones(4, 3)), net(tn.ones(4, 3)))
+
+
+def _put(x: tn.Tensor, i: tn.Tensor) -> tn.Tensor:
+    x = x.clone()
+    x[i] = 0.0
+    x[:, i] += 1
+    x[i, i] = x[-1, i] * 2
+    return x
+
+
+def _updates_what_it_took(x: tn.Tensor, i: tn.Tensor) -> tn.Tensor:
+    part = x[i]
+    x.mul_(2)
+    return part + x[0]
+
+
+@pytest.mark.parametrize("how", ["trace", "file", "export"])
+def test_places_that_tensors_give(how: str, tmp_path: Path) -> None:
+    class Net(nn.Module):
+        def forward(self, x: tn.Tensor, i: tn.Tensor) -> Any:
+            return x[i], x[i, 1:], x[:, i], x[..., i, None], x[i][i], x[0, i], _put(x, i)
+
+    x, made = tn.arange(9.0).view(3, 3), Net()
+    program: Any
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if how == "export":
+            program = tn.export.export(made, (x, tn.tensor(0))).module()
+        else:
+            program = jit.trace(made, (x, tn.tensor(0)))
+    if how == "file":
+        jit.save(program, tmp_path / "places.tng")
+        program = jit.load(tmp_path / "places.tng")
+    for i in (1, 2, -1):
+        got, want = program(x, tn.tensor(i)), made(x, tn.tensor(i))
+        assert all(tn.equal(a, b) for a, b in zip(got, want, strict=True))
+    with pytest.raises(IndexError):
+        program(x, tn.tensor(3))
+
+
+def test_places_are_not_written_by_another_name() -> None:
+    x, i = tn.ones(2, 2), tn.tensor(0)
+    for fn in (_updates_what_it_took, lambda x, i: x[i].add_(1) + x):
+        with pytest.raises(NotImplementedError, match=r"x\[i\], with a tensor i, is a copy"):
+            jit.trace(fn, (x, i))
+
+
+def test_places_in_loops_and_after_writes() -> None:
+    def fn(x: tn.Tensor, i: tn.Tensor) -> Any:
+        x = x.clone()
+        row = x[i]
+        for k in range(2):
+            x[k] = x[i] * 2 + row.sum() if k == 0 else x[k]
+        x[i] -= x[i].mean()
+        return x[i] + x
+
+    x = tn.arange(4.0).view(2, 2)
+    traced = jit.trace(fn, (x, tn.tensor(0)))
+    assert all(tn.equal(traced(x, tn.tensor(i)), fn(x, tn.tensor(i))) for i in (0, 1))

@@ -5,6 +5,8 @@
  * at the end applies them all. A single integer or slice takes a short way. */
 #include "binding_priv.h"
 
+#include <tenon/program.h>
+
 enum { SELECT, SLICE, UNSQUEEZE, INDEX, INDEX_PUT, COPY, FILL, FLIP, ALIAS, OP_COUNT };
 static tnp_direct ops[OP_COUNT] = {
     [SELECT] = {.name = "select"},        [SLICE] = {.name = "slice"},
@@ -30,17 +32,6 @@ static bool offset_of(int op, const char *name, uint16_t *ret_offset) {
     }
     PyErr_Format(PyExc_ImportError, "operator %s has no argument %s", ops[op].name, name);
     return false;
-}
-
-bool tnp_index_init(void) {
-    for (int i = 0; i < OP_COUNT; i++)
-        if (!tnp_direct_ready(&ops[i])) return false;
-    return offset_of(SELECT, "dim", &at.select_dim) &&
-           offset_of(SELECT, "index", &at.select_index) && offset_of(SLICE, "dim", &at.slice_dim) &&
-           offset_of(SLICE, "start", &at.slice_start) && offset_of(SLICE, "end", &at.slice_end) &&
-           offset_of(SLICE, "step", &at.slice_step) &&
-           offset_of(UNSQUEEZE, "dim", &at.unsqueeze_dim) &&
-           offset_of(FLIP, "dims", &at.flip_dims) && offset_of(FILL, "value", &at.fill_value);
 }
 
 /* ---- Single steps; all give a new reference or NULL with an exception --------------------------*/
@@ -132,7 +123,57 @@ typedef struct plan {
     int64_t dim;                 /* the dimension that the next part applies to */
     int64_t place;               /* of that part in the index */
     bool writing;
+    bool stays; /* a place that a 0-d tensor gives is an index tensor, and not its value of now */
 } plan;
+
+/* While a program is recorded whose runs read such places anew: what was taken there, as pairs of the
+ * tensor and the result. In eager mode these are views, in the program copies. */
+static _Thread_local PyObject *places;
+
+/* Whether 0-d tensors of whole numbers are the only tensors in an index, which then mean the same as
+ * index tensors. */
+static bool reads_anew(const plan *p, PyObject *const *parts, Py_ssize_t n) {
+    bool any = false;
+    if (!places || !tn_program_is_recording() || tn_tensor_view(p->t)->word & TN_W_INFERENCE)
+        return false;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *part = parts[i];
+        if (part == Py_None || part == Py_Ellipsis || PySlice_Check(part)) continue;
+        if (PyLong_Check(part) && !PyBool_Check(part)) continue;
+        if (!tnp_is_tensor(part) || tn_tensor_ndim(tnp_of(part)) > 0) return false;
+        int32_t dtype = tn_tensor_dtype(tnp_of(part));
+        if (dtype == TN_BOOL || dtype == TN_U8 || tn_dtype_category(dtype) > TN_CAT_INT)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+/* (list or None): where places of 0-d tensors are kept from here on, None: they are read at once.
+ * Returns what held before. */
+static PyObject *index_anew(PyObject *self, PyObject *list) {
+    (void)self;
+    PyObject *before = places ? places : Py_NewRef(Py_None);
+    places = list == Py_None ? NULL : Py_NewRef(list);
+    return before;
+}
+
+static bool note_taken(PyObject *self, PyObject *result) {
+    PyObject *entry = PyTuple_Pack(2, self, result);
+    bool ok = entry && PyList_Append(places, entry) == 0;
+    Py_XDECREF(entry);
+    return ok;
+}
+
+/* t[i] += v puts back what it took, after which the copy is the value that the view would have. */
+static bool forget_taken(PyObject *self, PyObject *value) {
+    for (Py_ssize_t i = PyList_Size(places) - 1; i >= 0; i--) {
+        PyObject *entry = PyList_GetItem(places, i);
+        if (PyTuple_GetItem(entry, 0) == self && PyTuple_GetItem(entry, 1) == value)
+            return PySequence_DelItem(places, i) == 0;
+    }
+    return true;
+}
 
 static bool too_many(const tn_tensor *t) {
     PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d",
@@ -200,7 +241,7 @@ static bool put_tensor(plan *p, tn_tensor *index) {
         pad_advanced(p);
         return put_bool(p, index);
     }
-    if (tn_tensor_ndim(index) == 0 && p->dim < tn_tensor_ndim(p->t)) {
+    if (tn_tensor_ndim(index) == 0 && p->dim < tn_tensor_ndim(p->t) && !p->stays) {
         tn_scalar s;
         int failed = tnp_read_item(index, &s);
         tn_tensor_unref(&index);
@@ -308,6 +349,7 @@ static bool apply(plan *p, PyObject *const *parts, Py_ssize_t n) {
         PyErr_SetString(PyExc_IndexError, "an index can only have a single ellipsis ('...')");
         return false;
     }
+    p->stays = reads_anew(p, parts, n);
     int64_t skip = tn_tensor_ndim(p->t) - used;
     for (Py_ssize_t i = 0; i < n; i++) {
         p->place = i;
@@ -357,6 +399,7 @@ static bool plan_init(plan *p, PyObject *self, PyObject *key, bool writing) {
     p->nadv = 0;
     p->covered = p->dim = p->place = 0;
     p->writing = writing;
+    p->stays = false;
     if (!PyTuple_Check(key)) {
         meant = tuple_meant(key);
         if (PyErr_Occurred()) return false;
@@ -425,7 +468,9 @@ PyObject *tnp_getitem(PyObject *self, PyObject *key) {
             r = p.t == t ? tnp_alias(t) : tn_tensor_ref(p.t);
     }
     plan_free(&p);
-    return r ? tnp_wrap(r) : NULL;
+    PyObject *made = r ? tnp_wrap(r) : NULL;
+    if (made && p.stays && !note_taken(self, made)) Py_CLEAR(made);
+    return made;
 }
 
 /* ---- Assignment --------------------------------------------------------------------------------*/
@@ -522,6 +567,24 @@ int tnp_setitem(PyObject *self, PyObject *key, PyObject *value) {
     if (key == Py_False) return 0;
     /* x[True] = v is x[None] = v, and takes a v of any dtype. */
     bool ok = plan_init(&p, self, key == Py_True ? Py_None : key, true) && assign(&p, value);
+    ok = ok && (!p.stays || forget_taken(self, value));
     plan_free(&p);
     return ok ? 0 : -1;
+}
+
+static PyMethodDef functions[] = {
+    {"_index_anew", index_anew, METH_O, "(list or None): keeps places that 0-d tensors give."},
+    {NULL, NULL, 0, NULL},
+};
+
+bool tnp_index_init(PyObject *module) {
+    for (int i = 0; i < OP_COUNT; i++)
+        if (!tnp_direct_ready(&ops[i])) return false;
+    return offset_of(SELECT, "dim", &at.select_dim) &&
+           offset_of(SELECT, "index", &at.select_index) && offset_of(SLICE, "dim", &at.slice_dim) &&
+           offset_of(SLICE, "start", &at.slice_start) && offset_of(SLICE, "end", &at.slice_end) &&
+           offset_of(SLICE, "step", &at.slice_step) &&
+           offset_of(UNSQUEEZE, "dim", &at.unsqueeze_dim) &&
+           offset_of(FLIP, "dims", &at.flip_dims) && offset_of(FILL, "value", &at.fill_value) &&
+           PyModule_AddFunctions(module, functions) == 0;
 }

@@ -232,6 +232,8 @@ def record(
     """
     program = _C._program_begin()
     before, _recording.program = _recording.program, program
+    places: list[tuple[Any, Any]] = []
+    outer = _C._index_anew(places)
     try:
         for name, tensor in inputs.items():
             _C._program_input(program, tensor, name)
@@ -242,11 +244,18 @@ def record(
         set_scope(scope)
         with around(set_scope) if around is not None else nullcontext():
             results = fn()
+        taken = [[_C._program_value(program, t) for t in pair] for pair in places]
         _C._program_end(program, tuple(results))
     finally:
+        _C._index_anew(outer)
         _recording.program = before
         _C._program_cancel(program)
-    return Program(program), results
+    made = Program(program)
+    if taken:
+        from tenon._program import parts
+
+        parts.check_places(made.data, taken)
+    return made, results
 
 
 class _Recording(threading.local):

@@ -70,20 +70,7 @@ class Recorded:
     result: Any
 
     def roots(self) -> list[set[int]]:
-        """For each value the values whose memory it may look at."""
-        data = self.program.data
-        found = [{i} for i in range(len(data["values"]))]
-        for node in data["nodes"]:
-            behind: set[int] = set()
-            if not node["fresh"] or node["in_place"]:
-                behind = set().union(*(found[i] for i in _inputs(node)))
-            for i, out in enumerate(node["outs"]):
-                given = node["given"][i] if i < len(node["given"]) else -1
-                if out >= 0 and given >= 0:
-                    found[out] = found[given]
-                elif out >= 0 and behind:
-                    found[out] = behind
-        return found
+        return roots(self.program.data)
 
     def sizes(self) -> list[tuple[int, Look]]:
         """Results whose size follows from values and was read: where they are made, how later calls
@@ -130,6 +117,45 @@ class Recorded:
         if any(c.fn is not None and c.position <= end for c in self.calls):
             return "an operator of the program's own is called"
         return None
+
+
+def roots(data: dict[str, Any]) -> list[set[int]]:
+    """For each value the values whose memory it may look at."""
+    found = [{i} for i in range(len(data["values"]))]
+    for node in data["nodes"]:
+        behind: set[int] = set()
+        if not node["fresh"] or node["in_place"]:
+            behind = set().union(*(found[i] for i in _inputs(node)))
+        for i, out in enumerate(node["outs"]):
+            given = node["given"][i] if i < len(node["given"]) else -1
+            if out >= 0 and given >= 0:
+                found[out] = found[given]
+            elif out >= 0 and behind:
+                found[out] = behind
+    return found
+
+
+def check_places(data: dict[str, Any], taken: Sequence[Sequence[int]]) -> None:
+    """What x[i] gave, with a tensor i, is a copy in the program, where it is a view elsewhere: of
+    pairs of x and that the second is not written to, nor read after the first was."""
+    found = roots(data)
+    for base, part in taken:
+        (own,) = found[part]  # the value that indexing made, whatever wrote to it since
+        made = stale = False
+        for node in data["nodes"]:
+            written = set().union(*(found[i] for i in _written(node)))
+            if own in written or (stale and any(own in found[i] for i in _inputs(node))):
+                raise NotImplementedError(_COPIED)
+            stale = stale or (made and not found[base].isdisjoint(written))
+            made = made or own in node["outs"]
+        if stale and any(own in found[i] for i in data["outputs"]):
+            raise NotImplementedError(_COPIED)
+
+
+_COPIED = (
+    "x[i], with a tensor i, is a copy in a program: it cannot be written to, nor read after x was "
+    "written to; write x[i] = ..., or take x[i].clone()"
+)
 
 
 def _tensors(value: Any) -> list[int]:
