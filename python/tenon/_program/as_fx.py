@@ -274,14 +274,19 @@ def part_module(
 
 
 def traced_module(
-    fn: Callable[..., Any], args: tuple[Any, ...], record: Callable[[], Any] | None = None
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    record: Callable[[], Any] | None = None,
+    aten: bool = True,
+    suffix: str = "_1",
 ) -> fx.GraphModule:
     """The operators that a call runs, as a GraphModule that is called as the function is. `record`
-    makes the recording."""
+    makes the recording; `aten`: nodes call what `ops.aten` has. Placeholders have the names of
+    parameters, with a suffix."""
     from tenon._program.traced import Recording
 
     recording = Recording(fn, args, {}) if record is None else record()
-    made = graph_module(recording.program, aten=True)
+    made = graph_module(recording.program, aten)
     takes, gives = recording.layout, recording.outputs
     flat = all(child.is_leaf() for child in takes.spec.child(0).children())
     if not flat and len(takes.fixed) > len(takes.tensors):
@@ -291,7 +296,7 @@ def traced_module(
     for i, value in zip(gives.tensors, result.args[0], strict=True):
         values[i] = value
     if flat:
-        _name_arguments(made.graph, fn, takes.tensors, len(args))
+        _name_arguments(made.graph, fn, takes.tensors, len(args), suffix)
         result.args = (gives.spec.unflatten(values),)
     else:
         names = [f"arg{i}" for i in range(len(args))]
@@ -303,7 +308,7 @@ def traced_module(
 
 
 def _name_arguments(
-    graph: fx.Graph, fn: Callable[..., Any], tensors: Sequence[int], count: int
+    graph: fx.Graph, fn: Callable[..., Any], tensors: Sequence[int], count: int, suffix: str
 ) -> None:
     """Names placeholders as PyTorch does; those of what is no tensor are there and not used."""
     try:
@@ -317,7 +322,7 @@ def _name_arguments(
     taken = {n.name for n in graph.nodes} - {n.name for n in found.values()}
     before: fx.Node | None = None
     for i in range(count):
-        name = f"{parameters[i].name}_1" if plain else f"arg{i}_1"
+        name = f"{parameters[i].name}{suffix}" if plain else f"arg{i}_1"
         if i in found:
             before = found[i]
             if name not in taken:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tenon
 from tenon._program import foreign
+from tenon._program.as_fx import traced_module
+from tenon._program.traced import Recording
 from tenon._torch._dynamo import config as config
 from tenon._torch._dynamo import eval_frame as eval_frame
 from tenon._torch._dynamo import exc, testing, utils
@@ -50,6 +54,38 @@ def optimize(
 def optimize_assert(backend: Any, **settings: Any) -> Callable[..., Any]:
     """The same, which raises where the function is no graph."""
     return optimize(backend, nopython=True, **settings)
+
+
+class ExportResult(NamedTuple):
+    """What `export` gives."""
+
+    graph_module: Any
+    guards: set[Any]
+
+
+def export(
+    f: Callable[..., Any], *extra_args: Any, aten_graph: bool = False, pre_dispatch: bool = False,
+    decomposition_table: Any = None, tracing_mode: str = "symbolic", dynamic_shapes: Any = None,
+    same_signature: bool = True, assume_static_by_default: bool = False, **extra_kwargs: Any,
+) -> Any:  # fmt: skip
+    """`export(f)(x)`: the call as one GraphModule that is called as f is, with `aten_graph` of
+    `ops.aten`'s operators. Where the graph would end, and where values decide on its course, it is
+    an error. There are no guards: the graph is for tensors of these shapes."""
+
+    def inner(*args: Any, **kwargs: Any) -> ExportResult:
+        target = f.forward if isinstance(f, tenon.nn.Module) else f
+        bound = inspect.signature(target).bind(*args, **kwargs)
+        called = functools.partial(f, **bound.kwargs) if bound.kwargs else f
+        recording = Recording(called, bound.args, {})
+        count, where = recording.program.reads
+        if count:
+            raise exc.Unsupported(f"_dynamo.export: a tensor's value was looked at: {where}")
+        gm = traced_module(target, bound.args, lambda: recording, aten=aten_graph, suffix="")
+        return ExportResult(gm, set())
+
+    if not extra_args and not extra_kwargs:
+        return inner
+    return inner(*extra_args, **extra_kwargs)
 
 
 def reset_code_caches() -> None:
@@ -97,9 +133,10 @@ maybe_mark_dynamic = mark_unbacked = mark_dynamic
 
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "disable",
-    "disallow_in_graph", "exc", "explain", "forbid_in_graph", "graph_break", "is_compiling",
-    "is_dynamo_supported", "list_backends", "lookup_backend", "mark_dynamic", "mark_static",
-    "mark_static_address", "mark_unbacked", "maybe_mark_dynamic", "nonstrict_trace", "optimize",
+    "disallow_in_graph", "exc", "explain", "export", "forbid_in_graph", "graph_break",
+    "is_compiling", "is_dynamo_supported", "list_backends", "lookup_backend", "mark_dynamic",
+    "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic",
+    "nonstrict_trace", "optimize",
     "optimize_assert", "register_backend", "reset", "reset_code_caches", "set_stance",
     "substitute_in_graph", "testing", "utils",
 ]  # fmt: skip

@@ -22,8 +22,10 @@ class TensorMetadata(NamedTuple):
     qparams: dict[str, Any]
 
 
-def _metadata(t: Any) -> TensorMetadata:
-    form = tenon.contiguous_format if t.is_contiguous() else None
+def _extract_tensor_metadata(t: Any, include_contiguity: bool = True) -> TensorMetadata:
+    """What ShapeProp notes of a tensor."""
+    packed = include_contiguity and t.is_contiguous()
+    form = tenon.contiguous_format if packed else None
     return TensorMetadata(t.shape, t.dtype, t.requires_grad, t.stride(), form, False, {})
 
 
@@ -33,7 +35,9 @@ class ShapeProp(Interpreter):
     def run_node(self, n: Node) -> Any:
         result = super().run_node(n)
         if any(isinstance(leaf, tenon.Tensor) for leaf in _pytree.tree_leaves(result)):
-            n.meta["tensor_meta"] = _pytree.tree_map_only(tenon.Tensor, _metadata, result)
+            n.meta["tensor_meta"] = _pytree.tree_map_only(
+                tenon.Tensor, _extract_tensor_metadata, result
+            )
         n.meta["type"] = type(result)
         return result
 

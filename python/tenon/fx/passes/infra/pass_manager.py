@@ -7,8 +7,9 @@ from typing import Any
 
 from tenon.fx.graph_module import GraphModule
 from tenon.fx.passes.infra.pass_base import PassResult
+from tenon.fx.passes.pass_manager import check_order, this_before_that_pass_constraint
 
-__all__ = ["PassManager"]
+__all__ = ["PassManager", "pass_result_wrapper", "this_before_that_pass_constraint"]
 
 Pass = Callable[[GraphModule], PassResult | None]
 
@@ -44,17 +45,31 @@ class PassManager:
 
     def validate_constraints(self) -> None:
         """RuntimeError where the order of the passes breaks a constraint."""
-        for holds in self.constraints:
-            for i, first in enumerate(self.passes):
-                for second in self.passes[i + 1 :]:
-                    if not holds(first, second):
-                        raise RuntimeError(
-                            f"pass schedule constraint violated: {_name(first)} must not come "
-                            f"before {_name(second)}"
-                        )
+        check_order(self.passes, self.constraints)
+
+    def solve_constraints(self) -> None:
+        """Puts the passes into an order that all constraints allow."""
+
+        def breaks(first: Pass, second: Pass) -> int:
+            return sum(not holds(first, second) for holds in self.constraints)
+
+        if not self.constraints:
+            return
+        waits = {p: sum(breaks(p, q) for q in self.passes if q is not p) for p in self.passes}
+        ready = [p for p in self.passes if not waits[p]]
+        for done in ready:
+            for p in self.passes:
+                if waits[p] and p is not done and breaks(p, done):
+                    waits[p] -= breaks(p, done)
+                    if not waits[p]:
+                        ready.append(p)
+        if len(ready) < len(waits):
+            left = [p for p in waits if waits[p]]
+            raise RuntimeError(f"Circular dependency detected within the following passes: {left}")
+        self.passes = ready
 
     def __call__(self, module: GraphModule) -> PassResult:
-        self.validate_constraints()
+        self.solve_constraints()
         self.check(module)
         changed = False
         for _ in range(self.steps):

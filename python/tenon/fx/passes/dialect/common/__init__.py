@@ -1,0 +1,5 @@
+"""Passes that do not ask which operators a graph calls."""
+
+from tenon._submodules import on_demand
+
+on_demand(globals())
