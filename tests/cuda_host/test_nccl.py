@@ -82,6 +82,14 @@ def test_communicators_that_are_never_ready() -> None:
     good(3, launch(3, "nccl_faults.py", "never", TENON_NCCL_HOST_FAULT="never@1:0"))
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("nccl", "gloo"), ("gloo", "nccl"), ("gloo", "cpu:gloo,cuda:nccl"), ("nccl", "nccl")],
+)
+def test_groups_over_another_engine(first: str, second: str) -> None:
+    good(3, launch(3, "nccl_groups.py", first, second))
+
+
 def test_models_on_gpus_train_as_in_one_process() -> None:
     """DistributedDataParallel and fully_shard, without a copy through the host."""
     good(3, launch(3, "nccl_training.py"))

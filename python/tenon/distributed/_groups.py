@@ -133,24 +133,135 @@ class ProcessGroup:
 
             current_stream(self._there.device).synchronize()
 
-    def _part(self, ranks: list[int], seconds: float) -> tuple[Any, Any]:
-        """The worlds of some ranks of this group; None on those that are not in them."""
-        world = None if self._world is None else self._world.part(ranks, seconds)
-        there = self._there
-        if there is not None and there is not self._world:
-            return world, there.part(ranks, seconds)
-        return world, None
+    def _part(
+        self, ranks: list[int], seconds: float, worlds: tuple[Any, Any] | None = None
+    ) -> tuple[Any, Any]:
+        """The worlds of some ranks of this group's, or of others of the same processes; None on
+        those that are not in them."""
+        world, there = worlds or (self._world, self._there)
+        part = None if world is None else world.part(ranks, seconds)
+        apart = there is not None and there is not world
+        return part, there.part(ranks, seconds) if apart else None
 
     def _leave(self) -> None:
-        worlds = [self._world, self._there] if self._there is not self._world else [self._world]
-        for world in worlds:
-            if world is not None:
-                world.close()
+        for world in {self._world, self._there} - {None, *_state.worlds.values()}:
+            world.close()
         self._world = self._there = None
         self._destroyed = True
 
+    def _get_backend_name(self) -> str:
+        """The engine."""
+        return self._backend
+
+    def _get_backend(self, device: Any) -> ProcessGroup:
+        """The group as its engine of a kind of device has it."""
+        from tenon import device as device_of
+
+        kind = device_of(device).type
+        pairs = dict(p.split(":") for p in self._backend.split(",") if ":" in p)
+        if not pairs:
+            return self
+        if kind not in pairs:
+            raise RuntimeError(f"No backend type associated with device type {kind}")
+        world = self._there if kind == "cuda" else self._world
+        return _class_of(pairs[kind])(
+            world, self._ranks, pairs[kind], self._seconds, self.group_name, None, self.options
+        )
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """How long the next operations may wait for the other ranks."""
+        if timeout is None:
+            raise TypeError("set_timeout(): expected a timedelta, got None")
+        self._seconds = _seconds(timeout)
+
+    def abort(self) -> None:
+        """Ends what runs on this rank's device for the group, which is lost then."""
+        if self._there is not None:
+            self._there.abort(1)
+
+    def shutdown(self) -> None:
+        """Leaves the group."""
+        if not self._destroyed:
+            destroy_process_group(self)
+
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.group_name!r}: {self.size()} ranks over {self._backend}>"
+
+
+class _Options:
+    """What PyTorch's options of an engine hold, which are hints here and kept. The timeout is an
+    argument of init_process_group."""
+
+    _engine = ""
+
+    def __init__(self, backend: str | None = None, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
+        self.backend = self._engine if backend is None else backend
+        self._timeout = timeout
+        self.group_name, self.global_ranks_in_group = "", list[int]()
+
+
+class _NCCLConfig:
+    """NCCL's own settings; without a value, NCCL chooses."""
+
+    def __init__(self) -> None:
+        unset = -(2**31)
+        self.blocking = self.cga_cluster_size = self.min_ctas = self.max_ctas = unset
+        self.split_share = unset
+        self.net_name: str | None = None
+
+
+class _NCCLOptions(_Options):
+    """Options of NCCL."""
+
+    _engine = "nccl"
+
+    def __init__(self, is_high_priority_stream: bool = False) -> None:
+        super().__init__()
+        self.is_high_priority_stream = is_high_priority_stream
+        self.config = _NCCLConfig()
+        self.split_from, self.split_color = None, 0
+
+
+class _GlooOptions(_Options):
+    """Options of Gloo."""
+
+    _engine = "gloo"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._devices, self._threads = list[Any](), 2
+
+
+class ProcessGroupGloo(ProcessGroup):
+    """A group over Gloo."""
+
+    Options, _Options = _Options, _GlooOptions
+
+
+class ProcessGroupNCCL(ProcessGroup):
+    """A group over NCCL."""
+
+    Options = _NCCLOptions
+    NCCLConfig = _NCCLConfig
+
+
+class ProcessGroupMPI(ProcessGroup):
+    """A group over MPI."""
+
+
+def _class_of(backend: str) -> type[ProcessGroup]:
+    own = {"gloo": ProcessGroupGloo, "nccl": ProcessGroupNCCL, "mpi": ProcessGroupMPI}
+    return own.get(backend.lower(), ProcessGroup)
+
+
+def _checked_options(backend: str, options: Any) -> Any:
+    """Options that are of the engine that is asked for."""
+    if options is not None and backend == "nccl" and not isinstance(options, _NCCLOptions):
+        raise TypeError(
+            "Expected pg_options argument to be of type ProcessGroupNCCL.Options, got "
+            f"{type(options).__name__}"
+        )
+    return options
 
 
 class GroupMember:
@@ -168,6 +279,8 @@ class _State:
         self.groups: list[ProcessGroup] = []
         self.store: Any = None  # that the processes share
         self.joined = 0  # how often this process has joined others
+        self.url, self.device = "", -1
+        self.worlds: dict[str, _engine.World] = {}  # of all processes, by engine
 
 
 _state = _State()
@@ -342,23 +455,23 @@ def init_process_group(
     number, size, url = _where(init_method, rank, world_size, store)
     if not 0 <= number < size:
         raise ValueError(f"init_process_group: rank {number} is no rank of {size} processes")
+    _checked_options(name, pg_options)
     seconds = _seconds(timeout)
-    device = _device_index(device_id)
+    _state.url, _state.device = url, _device_index(device_id)
     worlds: list[_engine.World | None] = [None, None]
     if size > 1:
         try:
             for i, engine in enumerate([name, device_name] if device_name else [name]):
-                worlds[i] = _open_world(engine, url, number, size, seconds, device)
+                worlds[i] = _world_of(engine, number, size, seconds)
         except BaseException:
-            if worlds[0] is not None:
-                worlds[0].close()
+            _close_worlds()
             _leave_meeting()
             raise
     elif "nccl" in (name, device_name) and not is_nccl_available():
         _library("nccl")
     _state.store = store
     shown = name if device_name is None else f"cpu:{name},cuda:{device_name}"
-    GroupMember.WORLD = ProcessGroup(
+    GroupMember.WORLD = _class_of(shown)(
         worlds[0], list(range(size)), shown, seconds, "default_pg", worlds[1], pg_options
     )
     GroupMember.WORLD.bound_device_id = device_id
@@ -379,22 +492,30 @@ def _device_index(device_id: Any) -> int:
     return int(given.index)
 
 
-def _open_world(
-    engine: str, url: str, number: int, size: int, seconds: float, device: int
-) -> _engine.World:
-    """Joins all processes through an engine."""
+def _world_of(engine: str, number: int, size: int, seconds: float) -> _engine.World:
+    """All processes through an engine, which they join when the first group asks for it."""
+    if engine in _state.worlds:
+        return _state.worlds[engine]
     path, folder = _library(engine), ""
     if engine != "mpi":
         if _state.meeting is None:
             _state.joined += 1
-            place = _place.meeting_place(url)
+            place = _place.meeting_place(_state.url)
             _state.meeting = _place.Meeting(place, number, size, _state.joined, seconds)
             _engine.who_is_gone = _state.meeting.gone
             _engine.why_none_sends = _state.meeting.why_none_sends
         folder = str(_state.meeting.folder)
     interface = os.environ.get("TENON_SOCKET_IFNAME") or os.environ.get("GLOO_SOCKET_IFNAME")
     check = int(os.environ.get("TENON_CHECK_COLLECTIVES", "1"))
-    return _engine.World.open(path, number, size, folder, interface, seconds, check, device)
+    world = _engine.World.open(path, number, size, folder, interface, seconds, check, _state.device)
+    _state.worlds[engine] = world
+    return world
+
+
+def _close_worlds() -> None:
+    for world in _state.worlds.values():
+        world.close()
+    _state.worlds.clear()
 
 
 def default_store() -> Any:
@@ -438,6 +559,7 @@ def destroy_process_group(group: Any = None) -> None:
         g._leave()
         _state.groups.remove(g)
     if not _state.groups:
+        _close_worlds()
         _leave_meeting()
 
 
@@ -489,16 +611,21 @@ def new_group(
         raise ValueError(
             f"new_group: {ranks} are not different ranks of the {default.size()} processes"
         )
-    for engine in _names(backend) if backend is not None else ():
-        if engine is not None:
-            _library(engine)
+    engines = [e for e in _names(backend) if e is not None] if backend is not None else []
+    for engine in engines:
+        _library(engine)
+        _checked_options(engine, pg_options)
     seconds = default._seconds if timeout is None else _seconds(timeout)
     name = group_desc or f"group_{len(_state.groups)}"
-    world, there = default._part(chosen, seconds)
+    worlds = None
+    if engines and default._world is not None and _state.meeting is not None:
+        every = [_world_of(e, default.rank(), default.size(), seconds) for e in engines]
+        worlds = every[0], every[-1] if every[-1].device else None
+    world, there = default._part(chosen, seconds, worlds)
     if default._world is not None and world is None:
         return GroupMember.NON_GROUP_MEMBER
     shown = backend or default._backend
-    group = ProcessGroup(world, chosen, shown, seconds, name, there, pg_options)
+    group = _class_of(shown)(world, chosen, shown, seconds, name, there, pg_options)
     group.bound_device_id = default.bound_device_id if device_id is None else device_id
     _state.groups.append(group)
     return group
@@ -529,7 +656,9 @@ def split_group(
         if parent.rank() in ranks:
             name = group_desc or f"group_{len(_state.groups)}"
             chosen = [parent._ranks[r] for r in ranks]
-            own = ProcessGroup(world, chosen, parent._backend, seconds, name, there, pg_options)
+            own = _class_of(parent._backend)(
+                world, chosen, parent._backend, seconds, name, there, pg_options
+            )
             own.bound_device_id = parent.bound_device_id
             _state.groups.append(own)
     return own
