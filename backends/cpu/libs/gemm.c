@@ -1,5 +1,5 @@
 /* gemm.c: matrix products. Floating and complex ones are cut into tiles that the BLAS computes,
- * each on one thread; half precision goes through f32 copies, or where the
+ * each on one thread, but for those that gemm_few.c and gemm_block.c do sooner; half precision goes through f32 copies, or where the
  * processor multiplies bfloat16, through gemm_bf16.c; integers have loops of their own.
  *
  * What the BLAS cannot address (no stride of 1, sizes past 2^31) is packed or refused before any
@@ -13,6 +13,7 @@
 #include "blas.h"
 #include "cpu_priv.h"
 #include "gemm_priv.h"
+#include "gemm_tiles.h"
 
 /* A tile must be worth the handing over, and at most this many are cut. */
 #define TILE_MIN_FLOPS 2e6
@@ -289,23 +290,10 @@ static tn_status run_through(const tn_call *call, const gemm_args *g, int32_t wo
     return TN_OK;
 }
 
-/* C^T = B^T @ A^T: makes a column-major result row-major. */
-static gemm_args transposed(const gemm_args *g) {
-    gemm_args t = *g;
-    t.m = g->n;
-    t.n = g->m;
-    t.a = (gemm_mat){g->b.data, g->b.cs, g->b.rs, g->b.bs};
-    t.b = (gemm_mat){g->a.data, g->a.cs, g->a.rs, g->a.bs};
-    t.init = (gemm_mat){g->init.data, g->init.cs, g->init.rs, g->init.bs};
-    t.c_rs = g->c_cs;
-    t.c_cs = g->c_rs;
-    return t;
-}
-
 static tn_status run_half(const tn_call *call, const gemm_args *g) {
     bool shared = g->b.bs == 0 && g->batch > 1; /* converted once, for all entries */
     if (g->n < g->m && g->n <= HALF_FEW_ROWS) {
-        gemm_args t = transposed(g);
+        gemm_args t = gemm_transposed(g);
         return run_half(call, &t);
     }
     if (cpu_gemm_has_bf16(g)) return cpu_gemm_bf16(call, g);
@@ -356,14 +344,15 @@ tn_status cpu_gemm(const tn_call *call, const gemm_args *g) {
     }
     if (cpu_gemm_has_few(g)) return cpu_gemm_few(g);
     if (g->n < g->m) {
-        gemm_args t = transposed(g);
+        gemm_args t = gemm_transposed(g);
         if (cpu_gemm_has_few(&t)) return cpu_gemm_few(&t);
     }
     if (g->m > INT_MAX || g->n > INT_MAX || g->k > INT_MAX) {
         return call->host->fail(TN_E_VALUE, -1, "matrix sizes must be below 2^31");
     }
+    if (cpu_gemm_has_block(g)) return cpu_gemm_block(g);
     if (g->c_cs != 1 && g->n > 1 && (g->c_rs == 1 || g->m == 1)) {
-        gemm_args t = transposed(g);
+        gemm_args t = gemm_transposed(g);
         return cpu_gemm(call, &t);
     }
     int fits =
@@ -394,7 +383,7 @@ void cpu_blas_init(void) {
     BLAS(openblas_set_num_threads)(1);
     cpu_blas_room_init();
     cpu_row_init(cpu_isa_pick());
-    cpu_gemm_few_init(cpu_isa_pick());
+    cpu_gemm_tiles_init(cpu_isa_pick());
 }
 
 const char *cpu_blas_core(void) { return BLAS(openblas_get_corename)(); }

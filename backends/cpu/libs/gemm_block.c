@@ -1,0 +1,186 @@
+/* gemm_block.c: products of large matrices in float and double, cut into blocks that stay in the caches.
+ *
+ * Columns of B are packed into panels of as many as a tile has, DEEP_BYTES of each at a time, for all
+ * threads. Rows of A are read as they lie where they are packed along the sum; others are copied into
+ * strips by the thread that multiplies them. A tile's sums stay in registers while a strip of A and a panel
+ * pass by, both from the second cache or the third; the next part of the sum is added to C. The limit is
+ * the rate of multiply-adds. A sum's order follows from its length alone. */
+#include "caches.h"
+#include "copy.h"
+#include "cpu_priv.h"
+#include "gemm_priv.h"
+#include "gemm_tiles.h"
+
+enum { DEEP_BYTES = 2048, GROUP = 8, TASKS = 8 }; /* GROUP: panels of a task at least */
+/* Sides at least, and multiplications: OpenBLAS's kernels for AVX-512 do not pack what is smaller. */
+enum { SIDE = 40, SMALL = 1000000 };
+enum { FEWEST = 512, MOST = 4096 }; /* columns that are packed at once */
+#define TASK_FLOPS 2e6              /* of a task at least */
+#define WASTE 1.4                   /* OpenBLAS has narrower tiles for the ends */
+
+static int64_t parts(int64_t n, int64_t most) { return (n + most - 1) / most; }
+static int64_t deep_of(int32_t dtype) { return DEEP_BYTES / cpu_row_item(dtype); }
+
+typedef struct job {
+    const gemm_args *g; /* of this part of the sum: beta is 1 behind the first */
+    const gemm_tiles *tiles;
+    int64_t item, e, width;             /* width: columns of a panel */
+    int64_t k0, deep;                   /* steps of the sum */
+    int64_t n0, n, panels;              /* columns that are packed */
+    int64_t rows, row_blocks, per_task; /* rows of a block; panels of a task */
+    char *b;                            /* (panel, deep, width) */
+} job;
+
+/* Lines [0, n) of a matrix whose element (line, k) stands at line * ls + k * ks, as (k, width); what
+ * stands for lines past n counts not. */
+static void pack_lines(const char *from, int64_t ls, int64_t ks, int64_t k, int64_t n,
+                       int64_t width, int64_t item, char *to) {
+    int64_t row = width * item;
+    if (ks == 1) {
+        cpu_gather_tile(to, row, from, ls * item, k, n, (int32_t)item);
+    } else if (ls == 1 && n == width) {
+        for (int64_t p = 0; p < k; p++, to += row, from += ks * item)
+            for (int64_t at = 0; at < row; at += 16) memcpy(to + at, from + at, 16);
+    } else {
+        for (int64_t p = 0; p < k; p++)
+            cpu_gather(to + p * row, from + p * ks * item, n, ls * item, (int32_t)item);
+    }
+}
+
+static tn_status pack_panels(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    const gemm_mat *b = &j->g->b;
+    for (int64_t p = begin; p < end; p++) {
+        int64_t c = p * j->width, n = j->n - c < j->width ? j->n - c : j->width;
+        const char *from =
+            (const char *)b->data + j->item * (j->e * b->bs + (j->n0 + c) * b->cs + j->k0 * b->rs);
+        char *to = j->b + p * j->deep * j->width * j->item;
+        if (b->cs == 1)
+            j->tiles->pack_rows(from, b->rs, j->deep, n, to);
+        else
+            pack_lines(from, b->cs, b->rs, j->deep, n, j->width, j->item, to);
+    }
+    return TN_OK;
+}
+
+/* Rows [i, i + m) by panels [p0, p1). */
+static void run_block(const job *j, int64_t i, int64_t m, int64_t p0, int64_t p1, char *strips) {
+    const gemm_args *g = j->g;
+    int64_t rows = j->tiles->rows, strip = j->deep * rows * j->item;
+    const char *a =
+        (const char *)g->a.data + j->item * (j->e * g->a.bs + i * g->a.rs + j->k0 * g->a.cs);
+    int64_t as_is = g->a.cs == 1 ? m / rows * rows : 0;
+    for (int64_t r = as_is; r < m; r += rows)
+        pack_lines(a + j->item * r * g->a.rs, g->a.rs, g->a.cs, j->deep,
+                   m - r < rows ? m - r : rows, rows, j->item, strips + r / rows * strip);
+    for (int64_t p = p0; p < p1; p++) {
+        int64_t c = p * j->width, n = j->n - c < j->width ? j->n - c : j->width;
+        const char *panel = j->b + p * j->deep * j->width * j->item;
+        for (int64_t r = 0; r < as_is; r += rows)
+            j->tiles->block(g, j->e, i + r, rows, j->n0 + c, n, a + j->item * r * g->a.rs, g->a.rs,
+                            1, panel, j->deep);
+        for (int64_t r = as_is; r < m; r += rows)
+            j->tiles->block(g, j->e, i + r, m - r < rows ? m - r : rows, j->n0 + c, n,
+                            strips + r / rows * strip, 1, rows, panel, j->deep);
+    }
+}
+
+static tn_status run_tasks(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    uint64_t bytes;
+    void *strips;
+    tn_status st = cpu_room(room_mul(j->rows, j->deep), (size_t)j->item, &bytes, &strips);
+    for (int64_t t = begin; t < end && st == TN_OK; t++) {
+        int64_t i = t % j->row_blocks * j->rows, p = t / j->row_blocks * j->per_task;
+        int64_t m = j->g->m - i < j->rows ? j->g->m - i : j->rows;
+        run_block(j, i, m, p, p + j->per_task < j->panels ? p + j->per_task : j->panels, strips);
+        if (t + 1 < end) st = cpu_poll();
+    }
+    cpu_free(NULL, 0, strips, bytes);
+    return st;
+}
+
+/* The product of entry j->e. */
+static tn_status run_entry(job *j, const gemm_args *g, int64_t most_columns, int64_t tasks) {
+    gemm_args later = *g;
+    later.init = (gemm_mat){0};
+    later.beta = (tn_scalar){.kind = g->beta.kind, .re = 1.0};
+    int64_t deep = deep_of(g->dtype);
+    tn_status st = TN_OK;
+    for (j->n0 = 0; j->n0 < g->n && st == TN_OK; j->n0 += j->n) {
+        j->n = g->n - j->n0 < most_columns ? g->n - j->n0 : most_columns;
+        j->panels = parts(j->n, j->width);
+        int64_t groups = parts(tasks, j->row_blocks), most = j->panels / GROUP;
+        j->per_task = parts(j->panels, groups < most ? groups : most < 1 ? 1 : most);
+        groups = parts(j->panels, j->per_task);
+        for (j->k0 = 0; j->k0 < g->k && st == TN_OK; j->k0 += j->deep) {
+            j->deep = g->k - j->k0 < deep ? g->k - j->k0 : deep;
+            j->g = j->k0 ? &later : g;
+            st = cpu_parallel(j->panels, 1 + 65536 / (j->deep * j->width), pack_panels, j);
+            if (!st) st = cpu_parallel(room_mul(j->row_blocks, groups), 1, run_tasks, j);
+        }
+    }
+    return st;
+}
+
+/* The time of a product as it is given, in multiply-adds of vectors, measured on Zen 4: of whole tiles, and of
+ * moving what is packed and what lies across in C. */
+static double cost(const gemm_args *g, const gemm_tiles *tiles) {
+    double m = (double)g->m, n = (double)g->n, k = (double)g->k;
+    double tile = (double)(parts(g->m, tiles->rows) * tiles->rows * parts(g->n, tiles->lanes)) * k;
+    double a = g->a.cs == 1 ? 0 : 0.4 * m * k, b = (g->b.cs == 1 ? 0.12 : 0.8) * n * k;
+    double c = g->c_cs == 1 ? 0 : 0.4 * m * n * (double)parts(g->k, deep_of(g->dtype));
+    return tile + a + b + c;
+}
+
+bool cpu_gemm_has_block(const gemm_args *g) {
+    const gemm_tiles *tiles = cpu_gemm_tiles(g->dtype);
+    if (!tiles || !tiles->block || g->m < SIDE || g->n < SIDE || g->k < SIDE) return false;
+    gemm_args turned = gemm_transposed(g);
+    double least = (double)g->m * (double)g->n * (double)g->k;
+    double as_is = cost(g, tiles), other = cost(&turned, tiles);
+    return least > SMALL && WASTE * least > (as_is < other ? as_is : other) * tiles->lanes;
+}
+
+/* How entry j->e is cut into tasks: blocks of rows by groups of panels, as many as keep TASKS threads
+ * busy if each is worth it. */
+static tn_status run_whole(job *j, const gemm_args *g) {
+    int64_t deep = deep_of(g->dtype), least = 4 * j->tiles->rows, columns = MOST;
+    int64_t most = (int64_t)(cpu_os_l3_bytes() / 4) / DEEP_BYTES, tasks = TASKS;
+    if (most < columns) columns = most < FEWEST ? FEWEST : most;
+    columns = parts(g->n < columns ? g->n : columns, j->width) * j->width;
+    double worth = 2.0 * (double)g->m * (double)g->n * (double)g->k / TASK_FLOPS;
+    if (worth < (double)tasks) tasks = worth < 1 ? 1 : (int64_t)worth;
+    most = (int64_t)(cpu_os_l2_bytes() / 4) / DEEP_BYTES;
+    j->rows = parts(g->m, tasks) < most ? parts(g->m, tasks) : most;
+    j->rows = parts(j->rows < least ? least : j->rows, j->tiles->rows) * j->tiles->rows;
+    j->row_blocks = parts(g->m, j->rows);
+    uint64_t bytes;
+    void *b;
+    tn_status st =
+        cpu_room(room_mul(columns, g->k < deep ? g->k : deep), (size_t)j->item, &bytes, &b);
+    if (st) return st;
+    j->b = b;
+    st = run_entry(j, g, columns, tasks);
+    cpu_free(NULL, 0, b, bytes);
+    return st;
+}
+
+static tn_status run_entries(void *arg, int64_t begin, int64_t end) {
+    job j = *(const job *)arg;
+    const gemm_args *g = j.g;
+    tn_status st = TN_OK;
+    for (j.e = begin; j.e < end && st == TN_OK; j.e++) st = run_whole(&j, g);
+    return st;
+}
+
+tn_status cpu_gemm_block(const gemm_args *given) {
+    const gemm_tiles *tiles = cpu_gemm_tiles(given->dtype);
+    gemm_args turned = gemm_transposed(given);
+    const gemm_args *g = cost(&turned, tiles) < cost(given, tiles) ? &turned : given;
+    job j = {.g = g, .tiles = tiles, .item = cpu_row_item(g->dtype)};
+    j.width = TILE_VECTORS * tiles->lanes;
+    double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+    if (g->batch == 1 || flops >= TASKS * TASK_FLOPS) return run_entries(&j, 0, g->batch);
+    return cpu_parallel(g->batch, 1, run_entries, &j);
+}
