@@ -36,7 +36,7 @@ static void point_panel(const point_job *j, int64_t item, A *panel) {
     for (int64_t o = 0; o < g->co; o += R) {
         int64_t row[R], rows = g->co - o < R ? g->co - o : R;
         for (int64_t r = 0; r < R; r++) row[r] = (group * g->co + o + (r < rows ? r : 0)) * g->ci;
-        tile_sum(j->w, row, NULL, true, g->ci, panel, c, 0);
+        tile_sum(V, j->w, row, NULL, true, g->ci, panel, c, 0);
         for (int64_t r = 0; r < rows; r++) {
             A bias = j->bias ? LOAD(j->bias[group * g->co + o + r]) : (A)0;
             T *to = y + (o + r) * g->out_size;

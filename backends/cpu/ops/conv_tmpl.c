@@ -20,19 +20,22 @@
 #include "pack.h"
 
 /* ---- The product of one tile -------------------------------------------------------------------
- * R rows by two vectors of columns: as many sums as the registers hold. */
+ * R rows by V vectors of columns: as many sums as the registers hold. */
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
 #define R 8
+#define V 3
 #elif defined(__AVX2__)
 #define VECTOR_BYTES 32
 #define R 6
+#define V 2
 #else
 #define VECTOR_BYTES 16
 #define R 4
+#define V 2
 #endif
 #define W ((int64_t)(VECTOR_BYTES / sizeof(A)))
-#define PW (2 * W)
+#define PW (V * W)
 typedef A vector __attribute__((vector_size(VECTOR_BYTES)));
 
 static inline vector load(const A *p) {
@@ -43,59 +46,61 @@ static inline vector load(const A *p) {
 
 static inline void store(A *p, vector v) { memcpy(p, &v, sizeof v); }
 
-/* c (R, PW) = [c +] sum over k of x[row[r] + red[k]] * panel[k]; in_order: red[k] is k, and red is not
- * looked at. */
-TMPL_INLINE void tile_sum(const A *x, const int64_t *row, const int64_t *red, bool in_order,
-                          int64_t n, const A *panel, A *c, int add) {
-    vector s[R], t[R];
+/* c (R, PW) = [c +] sum over k of x[row[r] + red[k]] * panel[k], of the first `vectors` of a panel's columns;
+ * in_order: red[k] is k, and red is not looked at. */
+TMPL_INLINE void tile_sum(int vectors, const A *x, const int64_t *row, const int64_t *red,
+                          bool in_order, int64_t n, const A *panel, A *c, int add) {
+    vector s[R][V], zero = {0};
     const A *p[R];
+    TMPL_UNROLL
     for (int r = 0; r < R; r++) {
         p[r] = x + row[r];
-        s[r] = add ? load(c + r * PW) : (vector){0};
-        t[r] = add ? load(c + r * PW + W) : (vector){0};
+        TMPL_UNROLL
+        for (int v = 0; v < vectors; v++) s[r][v] = add ? load(c + r * PW + v * W) : zero;
     }
     for (int64_t k = 0; k < n; k++) {
-        vector a = load(panel + k * PW), b = load(panel + k * PW + W);
+        vector b[V];
         int64_t at = in_order ? k : red[k];
+        TMPL_UNROLL
+        for (int v = 0; v < vectors; v++) b[v] = load(panel + k * PW + v * W);
+        TMPL_UNROLL
         for (int r = 0; r < R; r++) {
-            A v = p[r][at];
-            s[r] += v * a;
-            t[r] += v * b;
+            A a = p[r][at];
+            TMPL_UNROLL
+            for (int v = 0; v < vectors; v++) s[r][v] += a * b[v];
         }
     }
+    TMPL_UNROLL
     for (int r = 0; r < R; r++) {
-        store(c + r * PW, s[r]);
-        store(c + r * PW + W, t[r]);
+        TMPL_UNROLL
+        for (int v = 0; v < vectors; v++) store(c + r * PW + v * W, s[r][v]);
     }
-}
-
-static void tile_product(const A *x, const int64_t *row, const int64_t *red, int64_t n,
-                         const A *panel, A *c, int add) {
-    tile_sum(x, row, red, false, n, panel, c, add);
-}
-
-/* The same for a panel of which only the first vector of columns is wanted. */
-static void narrow_product(const A *x, const int64_t *row, const int64_t *red, int64_t n,
-                           const A *panel, A *c, int add) {
-    vector s[R];
-    const A *p[R];
-    for (int r = 0; r < R; r++) {
-        p[r] = x + row[r];
-        s[r] = add ? load(c + r * PW) : (vector){0};
-    }
-    for (int64_t k = 0; k < n; k++) {
-        vector a = load(panel + k * PW);
-        int64_t at = red[k];
-        for (int r = 0; r < R; r++) s[r] += p[r][at] * a;
-    }
-    for (int r = 0; r < R; r++) store(c + r * PW, s[r]);
 }
 
 typedef void product_fn(const A *x, const int64_t *row, const int64_t *red, int64_t n,
                         const A *panel, A *c, int add);
 
+static void product_1(const A *x, const int64_t *row, const int64_t *red, int64_t n, const A *panel,
+                      A *c, int add) {
+    tile_sum(1, x, row, red, false, n, panel, c, add);
+}
+
+static void product_2(const A *x, const int64_t *row, const int64_t *red, int64_t n, const A *panel,
+                      A *c, int add) {
+    tile_sum(2, x, row, red, false, n, panel, c, add);
+}
+
+#if V == 3
+static void product_3(const A *x, const int64_t *row, const int64_t *red, int64_t n, const A *panel,
+                      A *c, int add) {
+    tile_sum(3, x, row, red, false, n, panel, c, add);
+}
+#else
+#define product_3 product_2
+#endif
+
 static product_fn *product_of(int64_t columns) {
-    return columns <= W ? narrow_product : tile_product;
+    return columns <= W ? product_1 : columns <= 2 * W ? product_2 : product_3;
 }
 
 /* ---- Geometry ---------------------------------------------------------------------------------*/
