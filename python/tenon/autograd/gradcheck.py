@@ -129,16 +129,14 @@ def _check_forward(
                 _compare([row], [[value] for value in numerical[i][k][n]], rtol, atol, (k, i))
 
 
-def _checked_inputs(inputs: Sequence[Any], raise_exception: bool) -> list[Tensor] | None:
+def _checked_inputs(inputs: Sequence[Any]) -> list[Tensor]:
     chosen = [x for x in _differentiable(inputs) if x.requires_grad]
-    if chosen:
-        return chosen
-    if raise_exception:
+    if not chosen:
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, "
             "but none of the them have requires_grad=True."
         )
-    return None
+    return chosen
 
 
 def _check_repeatable(
@@ -196,9 +194,7 @@ def gradcheck(
         raise NotImplementedError("gradcheck: batched gradients are not there yet")
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     try:
-        chosen = _checked_inputs(inputs, raise_exception)
-        if chosen is None:
-            return False
+        chosen = _checked_inputs(inputs)
         for x in chosen:
             x.retain_grad()
         if not check_backward_ad and not check_forward_ad:

@@ -109,6 +109,8 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
         non_blocking = rest.pop(0)
     if len(rest) > 1 or not isinstance(non_blocking, bool):
         raise TypeError(f"to() received an invalid combination of arguments: {args}")
+    if rest or "copy" in kwargs:
+        raise RuntimeError(".to() does not accept copy argument")
     if other is not None:
         device, dtype = other.device, other.dtype
     if device is not None:
