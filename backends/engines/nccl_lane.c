@@ -64,7 +64,6 @@ static tn_status begin_to_join(nccl_lane *lane, char *why) {
 /* ---- Calls -------------------------------------------------------------------------------------*/
 
 tn_status nccl_lane_called(nccl_lane *lane, ncclResult_t code, const char *what, char *why) {
-    lane->calls = true;
     return code == NCCL_OK || code == NCCL_IN_PROGRESS ? TN_OK : fail(lane, code, what, why);
 }
 
@@ -83,7 +82,6 @@ tn_status nccl_lane_free(nccl_lane *lane, bool *ret_free, char *why) {
         return fail(lane, state, lane->at == NCCL_JOINING ? "joining" : "NCCL", why);
     if (lane->at == NCCL_JOINING && lane->rank == 0) unlink(lane->path); /* all have read it */
     lane->at = NCCL_READY;
-    lane->calls = false;
     *ret_free = true;
     return TN_OK;
 }

@@ -126,7 +126,6 @@ typedef struct nccl_lane {
     nccl_state at;
     int32_t rank, size;
     char path[512];       /* of the file that has its id */
-    bool calls;           /* a call of NCCL may not have ended yet */
     nccl_request *first;  /* what is not on the stream yet, in order */
     struct nccl_mail *in; /* of the receiving end: nccl_message.c */
 } nccl_lane;

@@ -79,6 +79,13 @@ def streams() -> None:
         work = dist.all_reduce(y, async_op=True)
     work.wait()
     assert (y == 6).all().item()
+    graph, kept = torch.cuda.CUDAGraph(), torch.ones(4, device="cuda")
+    with torch.cuda.graph(graph):
+        kept += 1
+        said = failure(lambda: dist.all_reduce(kept))
+    assert said == "RuntimeError: all_reduce(): exchanges are not recorded in graphs", said
+    dist.all_reduce(kept, async_op=True).block_current_stream()
+    assert kept.tolist() == [3] * 4
     half = torch.full((3,), 1.5, device="cuda", dtype=torch.bfloat16)
     dist.all_reduce(half, dist.ReduceOp.AVG)
     assert half.tolist() == [1.5] * 3

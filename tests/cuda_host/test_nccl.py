@@ -22,14 +22,16 @@ pytestmark = [
 ]
 
 
-def launch(size: int, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+def launch(
+    size: int, *words: str, devices: int = 1, **env: str
+) -> subprocess.CompletedProcess[str]:
     """A program of tests/processes, or of here, in several processes."""
     program, *rest = words
     path = (
         PROCESSES / program if (PROCESSES / program).exists() else Path(__file__).parent / program
     )
     env.setdefault("TENON_NUM_THREADS", "1")
-    return run("-m", "tenon", "launch", "-n", str(size), str(path), *rest, **env)
+    return run("-m", "tenon", "launch", "-n", str(size), str(path), *rest, devices=devices, **env)
 
 
 def good(size: int, done: subprocess.CompletedProcess[str]) -> None:
@@ -88,6 +90,11 @@ def test_communicators_that_are_never_ready() -> None:
 )
 def test_groups_over_another_engine(first: str, second: str) -> None:
     good(3, launch(3, "nccl_groups.py", first, second))
+
+
+@pytest.mark.parametrize("how", ["launcher", "set", "mesh"])
+def test_the_gpu_of_a_process(how: str) -> None:
+    good(2, launch(2, "nccl_devices.py", how, devices=2))
 
 
 def test_models_on_gpus_train_as_in_one_process() -> None:

@@ -120,6 +120,7 @@ def set_device(device: Any) -> None:
     _base.require("set_device")
     if not (isinstance(device, int) and device < 0):
         _base.module.set_device(device)
+        _base.was_chosen = True
 
 
 class device:  # noqa: N801 - PyTorch's name

@@ -12,6 +12,7 @@ from tenon.cuda import _table
 library = native.Library()
 # What every device of a plugin offers, for this one.
 module = devices.DeviceModule("cuda")
+was_chosen = False  # the program has called set_device
 
 
 def device_count() -> int:

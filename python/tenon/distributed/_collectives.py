@@ -63,6 +63,14 @@ class Work:
             operation.wait(seconds)
         return True
 
+    def synchronize(self) -> None:
+        """wait()."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """Lets the current stream of its device wait for it."""
+        self.wait()
+
     def is_completed(self) -> bool:
         """Whether it is done, well or not."""
         return all(operation.done() for operation in self._operations)

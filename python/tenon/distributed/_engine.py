@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from tenon import Tensor
-from tenon._device import streams
+from tenon._device import capture, streams
 from tenon._plugin import native
 from tenon.distributed._errors import DistBackendError
 
 BARRIER, BROADCAST, ALL_REDUCE, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND, RECV = range(
     9
 )
+_NAMES = (
+    "barrier", "broadcast", "all_reduce", "reduce", "all_gather", "reduce_scatter", "all_to_all",
+    "send", "recv",
+)  # fmt: skip
 ANY = -1  # as the peer of RECV
 SUM, PRODUCT, MIN, MAX, BAND, BOR, BXOR = range(7)
 # Milliseconds between two looks for a signal such as Ctrl-C.
@@ -303,6 +307,8 @@ class World:
                 self._handle, c.byref(exchange), int(later), c.byref(handle)
             )
         else:
+            if capture.is_current_stream_capturing():
+                raise RuntimeError(f"{_NAMES[kind]}(): exchanges are not recorded in graphs")
             event = streams.Event(device)
             event.record()
             ready = library().lib.tn_event_handle(event._event)

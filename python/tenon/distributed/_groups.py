@@ -483,13 +483,24 @@ def _device_index(device_id: Any) -> int:
     from tenon import cuda, device
 
     if device_id is None:
-        return cuda.current_device() if cuda.is_initialized() and cuda.current_device() else -1
+        return cuda.current_device() if cuda._base.was_chosen else -1
     given = device("cuda", device_id) if isinstance(device_id, int) else device(device_id)
     if given.type != "cuda":
         return -1
     if given.index is None:
         raise ValueError("init_process_group: device_id must have an index, such as 'cuda:0'")
     return int(given.index)
+
+
+def choose_device() -> None:
+    """Lets "cuda" stand for the GPU of this process's LOCAL_RANK, unless the program has chosen one
+    or uses one already."""
+    from tenon import cuda
+
+    local = get_node_local_rank(-1)
+    idle = not cuda._base.was_chosen and not cuda.is_initialized()
+    if local >= 0 and idle and cuda.is_available():
+        cuda.set_device(local % cuda.device_count())
 
 
 def _world_of(engine: str, number: int, size: int, seconds: float) -> _engine.World:

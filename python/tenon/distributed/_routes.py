@@ -8,7 +8,9 @@ float32, those of bool and int16 in int32, unless the device's engine adds them 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import tenon
@@ -48,6 +50,16 @@ def _only_device(tensors: Sequence[Tensor]) -> Any:
     return devices.pop() if len(devices) == 1 else None
 
 
+@cache
+def _warn_of_another(device: Any) -> None:
+    """Once for each device."""
+    warnings.warn(
+        f"tensors of {device} go through the host's memory, as the process group uses another GPU: "
+        "that of LOCAL_RANK, of cuda.set_device before init_process_group, or of its device_id",
+        stacklevel=5,
+    )
+
+
 class Route:
     """How one operation of a group goes: through memory of the CPU, or on the tensors' device."""
 
@@ -69,6 +81,8 @@ class Route:
             if there.takes(kind, self._op, 1 if op is None else _slot(dtype), device.index):
                 self.world, self.device, self.dtype = there, device, dtype
                 return
+        if not there.takes(_engine.BROADCAST, 0, 1, device.index):
+            _warn_of_another(device)
 
     def packed(self, tensor: Tensor) -> Tensor:
         """The tensor itself where an engine takes it, else a copy that it does."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import tenon
 from tenon import distributed
-from tenon.distributed._groups import group_of_ranks
+from tenon.distributed._groups import choose_device, group_of_ranks
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
@@ -50,6 +50,8 @@ class DeviceMesh:
             raise RuntimeError(f"DeviceMesh: each rank must be in the mesh once, got {mesh}")
         if not distributed.is_initialized():
             distributed.init_process_group()
+        if device_type == "cuda":
+            choose_device()
         found = (self.mesh == distributed.get_rank()).nonzero()
         self._coordinate = tuple(found[0].tolist()) if len(found) else None
         self._groups = self._make_groups() if _groups is None else _groups
