@@ -347,3 +347,13 @@ def test_types_without_parameters_are_refused() -> None:
         assert tn.jit.isinstance([], list[int])
     with pytest.raises(AttributeError, match="no attribute 'is_instance'"):
         tn.jit.is_instance  # noqa: B018
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 6, 7), (3, 6, 7)])
+def test_gradient_of_maxima_by_their_places(shape: tuple[int, ...]) -> None:
+    x = tn.randn(shape, dtype=tn.float64, requires_grad=True)
+    y, at = tn.nn.functional.max_pool2d(x, 3, 2, 1, return_indices=True)
+    g = tn.randn(y.shape, dtype=tn.float64)
+    backward = tn.ops.aten.max_pool2d_with_indices_backward
+    found = backward(g, x, [3, 3], [2, 2], [1, 1], [1, 1], False, at)
+    assert tn.equal(found, tn.autograd.grad(y, x, g)[0])

@@ -78,6 +78,11 @@ def test_smoothed_image() -> None:
     want = F.interpolate(x, size=(3, 4), mode="bilinear", antialias=True)
     assert tn.equal(tn._upsample_bilinear2d_aa(x, [3, 4], False), want)
     assert tn.equal(tn._upsample_bilinear2d_aa(x, None, False, [0.5, 0.5]), want)
+    assert tn.equal(tn._upsample_bilinear2d_aa(x, None, False, scale_factors=[0.5, 0.5]), want)
+    assert tn.equal(tn._upsample_bilinear2d_aa(x, [3, 4], False, 0.5, 0.5), want)
+    assert tn.equal(tn._upsample_bilinear2d_aa(x, [3, 4], False, scales_h=None), want)
+    with pytest.raises(RuntimeError, match=r"output_size is \[2, 2\], but the scales make"):
+        tn._upsample_bilinear2d_aa(x, [2, 2], False, 0.5, 0.5)
 
 
 def test_what_is_not_finite_reaches_its_neighbours_alone() -> None:

@@ -120,6 +120,13 @@ def test_histogramdd(density: bool) -> None:
         tn.histogramdd(tn.tensor(points), [2, 2, 2])
 
 
+def test_mask_of_an_input_beside_other_arguments() -> None:
+    x, mask = tn.ones(2, 3), tn.tensor([True, False, True])
+    want = [mask.tolist()] * 2
+    assert tn.masked._input_mask(x, x, input_mask=None, mask=mask).tolist() == want
+    assert tn.masked._input_mask(x, 1).tolist() == [[True] * 3] * 2
+
+
 def test_nonzero_static() -> None:
     x = tn.tensor([[1, 0], [0, 3]])
     assert x.nonzero_static(size=3, fill_value=9).tolist() == [[0, 0], [1, 1], [9, 9]]

@@ -181,6 +181,9 @@ PARTS: dict[str, Callable[..., Any]] = {
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "avg_pool2d_backward": _avg_pool2d_backward,
+    "max_pool2d_with_indices_backward": lambda grad, x, *rest: _C._op("_max_pool2d_backward")(
+        grad, rest[-1], x.shape
+    ),
     "upsample_nearest2d_backward": lambda grad, out, size, high=None, wide=None: _C._op(
         "_upsample_nearest2d_backward"
     )(grad, size, high, wide),

@@ -191,9 +191,13 @@ def _upsample_bilinear2d_aa(
     input: Tensor,
     output_size: Sequence[int] | None,
     align_corners: bool,
+    scales_h: Sequence[float] | float | None = None,
+    scales_w: float | None = None,
+    *,
     scale_factors: Sequence[float] | None = None,
 ) -> Tensor:
-    """nn.functional.interpolate(mode="bilinear", antialias=True).
+    """nn.functional.interpolate(mode="bilinear", antialias=True). Both scales may be given in the
+    place of the first, as a list.
 
     Shapes: (N, C, H, W) to (N, C, *output_size).
 
@@ -202,7 +206,16 @@ def _upsample_bilinear2d_aa(
     """
     from tenon.nn import functional
 
-    size = None if output_size is None else list(output_size)
-    return functional.interpolate(
-        input, size, scale_factors, "bilinear", align_corners, antialias=True
-    )
+    scales = scale_factors
+    if isinstance(scales_h, (tuple, list)):
+        scales = scales_h
+    elif scales_h is not None and scales_w is not None:
+        scales = [scales_h, scales_w]
+    size = None if output_size is None or scales is not None else list(output_size)
+    made = functional.interpolate(input, size, scales, "bilinear", align_corners, antialias=True)
+    if output_size is not None and list(made.shape[-2:]) != list(output_size):
+        raise RuntimeError(
+            f"_upsample_bilinear2d_aa(): output_size is {list(output_size)}, but the scales make "
+            f"{list(made.shape[-2:])} of the input"
+        )
+    return made

@@ -79,8 +79,8 @@ def _total_dtype(input: Tensor, dtype: DType | None) -> DType:
     return tenon.int64 if small else input.dtype
 
 
-def _input_mask(input: Tensor, *, mask: Tensor | None = None) -> Tensor:
-    """Which elements of the input are looked at."""
+def _input_mask(input: Tensor, *args: Any, mask: Tensor | None = None, **kwargs: Any) -> Tensor:
+    """Which elements of the input a call with these arguments looks at."""
     return _spread(input, input.new_ones((), dtype=tenon.bool) if mask is None else mask)
 
 
