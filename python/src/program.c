@@ -174,6 +174,13 @@ static PyObject *set_scope(PyObject *unused, PyObject *args) {
     return none_or_raise(tn_program_set_scope(p, scope));
 }
 
+static PyObject *note_grad(PyObject *self, PyObject *on) {
+    (void)self;
+    long given = PyLong_AsLong(on);
+    if (given == -1 && PyErr_Occurred()) return NULL;
+    return PyLong_FromLong(tn_program_note_grad((int)given));
+}
+
 static PyObject *pause_(PyObject *unused, PyObject *args) {
     tn_program *p;
     int on;
@@ -459,6 +466,7 @@ static PyMethodDef functions[] = {
     {"_program_tolerate", tolerate, METH_O, "What cannot be recorded runs all the same."},
     {"_program_take_apart", take_apart, METH_VARARGS, "(program, names or None)"},
     {"_program_set_scope", set_scope, METH_VARARGS, "(program, number)"},
+    {"_program_note_grad", note_grad, METH_O, "(on): as tn_program_note_grad."},
     {"_program_pause", pause_, METH_VARARGS, "(program, on)"},
     {"_program_value", value, METH_VARARGS, "(program, tensor): which value it is."},
     {"_program_position", position, METH_O, "How many nodes there are so far."},

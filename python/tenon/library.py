@@ -175,6 +175,18 @@ class CustomOpDef:
                 return found
         return self._by_position(*values)
 
+    def _taken_apart(self, values: tuple[Any, ...], recorded: bool) -> Any:
+        """The call in a program, which holds the operators that it runs and their derivatives."""
+        from tenon._program import foreign
+
+        foreign.state.gradients += 1
+        before = _C._program_note_grad(recorded)
+        try:
+            with _C.no_grad():
+                return self._run(*values)
+        finally:
+            _C._program_note_grad(before)
+
     def _by_position(self, *values: Any) -> Any:
         recorded = _C.is_grad_enabled()
         wanting = [name for name, t in self._named(values) if t.requires_grad] if recorded else []
@@ -185,6 +197,8 @@ class CustomOpDef:
                     "call it under no_grad, or make an operator that returns what it computes"
                 )
         if not wanting:
+            if _C._program_is_recording() and (self._function or self._recorded):
+                return self._taken_apart(values, recorded)
             with _C.no_grad():
                 return self._run(*values)
         if self._recorded is not None:

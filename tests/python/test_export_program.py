@@ -578,3 +578,19 @@ def test_nodes_say_what_is_no_default() -> None:
         ("sum_2", "aten.sum.dim_IntList", 3, {}),
         ("softmax", "aten.softmax.int", 2, {}),
     ]
+
+
+def test_custom_operators_have_gradients_in_programs() -> None:
+    @tn.library.custom_op("export_program::thrice", mutates_args=())
+    def thrice(x: tn.Tensor) -> tn.Tensor:
+        return x * 3
+
+    thrice.register_autograd(lambda ctx, grad: grad * 3)
+
+    class Net(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return thrice(x) + x
+
+    x = tn.ones(2, requires_grad=True)
+    for run in (Net(), export(Net(), (tn.ones(2),)).module(), tn.jit.trace(Net(), tn.ones(2))):
+        assert tn.autograd.grad(run(x).sum(), x)[0].tolist() == [4, 4]

@@ -1,7 +1,8 @@
 """Functions that take functions, where PyTorch keeps them."""
 
 from tenon._program.control import cond
-from tenon._program.scans import map, scan, while_loop
+from tenon._program.scans import scan, while_loop
 from tenon._torch._higher_order_ops.associative_scan import associative_scan
+from tenon._torch._higher_order_ops.map import map
 
 __all__ = ["associative_scan", "cond", "map", "scan", "while_loop"]

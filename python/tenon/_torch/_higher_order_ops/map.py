@@ -1,0 +1,5 @@
+"""map, where PyTorch keeps it."""
+
+from tenon._program.scans import map
+
+__all__ = ["map"]
