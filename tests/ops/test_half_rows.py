@@ -64,3 +64,26 @@ def test_rows_of_any_length(n):
     kept = a.clone()
     kept[:n].mul_(b[:n])
     assert np.array_equal(bits_of(kept[n:]), x[n:].view(np.uint16))
+
+
+@pytest.mark.parametrize("dtype", [tenon.float16, tenon.bfloat16])
+@pytest.mark.parametrize("more", [{}, {"stride": 2, "padding": 1}, {"groups": 2}, {"dilation": 2}])
+@pytest.mark.parametrize("channels", [4, 40])
+def test_gradients_of_convolutions_in_half_precision(
+    dtype: tenon.dtype, more: dict[str, int], channels: int
+) -> None:
+    """Of small whole numbers, whose sums half precision holds: they are exactly float64's."""
+    rng = np.random.default_rng(7)
+    groups = more.get("groups", 1)
+    x = rng.integers(-1, 2, (2, 4, 9, 9))
+    w = rng.integers(-1, 2, (channels, 4 // groups, 3, 3))
+
+    def gradients(kind: tenon.dtype) -> list[tenon.Tensor]:
+        a, b = (tenon.from_numpy(v).to(kind).requires_grad_() for v in (x, w))
+        y = tenon.nn.functional.conv2d(a, b, **more)
+        seeds = np.random.default_rng(8).integers(-1, 2, tuple(y.shape))
+        seeds[np.random.default_rng(9).random(seeds.shape) < 0.5] = 0
+        return [y, *tenon.autograd.grad(y, (a, b), tenon.from_numpy(seeds).to(kind))]
+
+    for mine, exact in zip(gradients(dtype), gradients(tenon.float64), strict=True):
+        assert exact.abs().max() <= 256 and tenon.equal(mine.double(), exact)

@@ -646,3 +646,16 @@ def test_what_is_indexed_lies_as_its_tensor_does(shape: tuple[int, ...]) -> None
         mine = look(tn.tensor, tn.from_numpy(numbers).permute(order))
         for a, b in zip(mine, look(np.array, numbers.transpose(order)), strict=True):
             assert np.array_equal(a.numpy(), b), order
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8, bool])
+def test_places_of_many(dtype: Any) -> None:
+    """More than one block of elements, packed and strided, none and all of a block among them."""
+    x = RNG.random((3, 5000)) < 0.3
+    x[0], x[1, :4500] = False, True
+    for array in (x, x[:, ::2], x.T, x.reshape(-1)[:4097], x.reshape(-1)[:4096]):
+        mine = tn.from_numpy(np.ascontiguousarray(x).astype(dtype))
+        mine = mine.as_strided(array.shape, [s // x.itemsize for s in array.strides])
+        assert np.array_equal(mine.nonzero().numpy(), np.argwhere(array))
+        assert mine.count_nonzero().item() == array.sum()
+        assert tn.equal(mine[mine != 0], tn.ones(int(array.sum()), dtype=mine.dtype))
