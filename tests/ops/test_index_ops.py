@@ -659,3 +659,14 @@ def test_places_of_many(dtype: Any) -> None:
         assert np.array_equal(mine.nonzero().numpy(), np.argwhere(array))
         assert mine.count_nonzero().item() == array.sum()
         assert tn.equal(mine[mine != 0], tn.ones(int(array.sum()), dtype=mine.dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int64", "uint8"])
+@pytest.mark.parametrize(
+    ("first", "last", "steps"), [(3, 10, 8), (9.5, 2, 6), (1, 77, 11), (5, 5, 3), (4, 9, 1)]
+)
+def test_even_places(dtype: str, first: float, last: float, steps: int) -> None:
+    def made(lib: Any) -> list[float]:
+        return lib.linspace(first, last, steps, dtype=getattr(lib, dtype)).double().tolist()
+
+    stored.same(made(tn), stored.of_torch(made))
