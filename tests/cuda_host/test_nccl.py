@@ -61,6 +61,22 @@ def test_operations_made_of_several() -> None:
 
 
 @pytest.mark.parametrize(
+    ("what", "size"), [("differ", 3), ("destroyed", 2), ("sizes", 2), ("order", 2), ("meet", 4)]
+)
+def test_what_other_engines_are_asked(what: str, size: int) -> None:
+    good(size, launch(size, "faults.py", "nccl", what))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_many_operations(device: str) -> None:
+    good(3, launch(3, "soak.py", "nccl", "100", device, MALLOC_ARENA_MAX="1"))
+
+
+def test_wrong_calls_end_on_every_rank(tmp_path: Path) -> None:
+    good(3, launch(3, "../fuzz/distributed.py", "nccl", str(tmp_path), "12", "30"))
+
+
+@pytest.mark.parametrize(
     ("what", "check"), [("stream", "0"), ("memory", "0"), ("streams", "1"), ("mixed", "1")]
 )
 def test_streams_and_memory(what: str, check: str) -> None:

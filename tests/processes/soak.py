@@ -1,5 +1,5 @@
 """Many operations: memory, descriptors and threads stay as they are. `test_soak.py` starts it:
-ENGINE ROUNDS."""
+ENGINE ROUNDS [DEVICE]."""
 
 import gc
 import os
@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 rounds = int(sys.argv[2])
+torch.set_default_device(sys.argv[3] if len(sys.argv) > 3 else "cpu")
 dist.init_process_group(sys.argv[1])
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
 pair = dist.new_group([0, 1])
