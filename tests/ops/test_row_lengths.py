@@ -197,7 +197,8 @@ WINDOWS = [
 
 
 def largest(x: np.ndarray, window: tuple[tuple[int, ...], ...], out: tuple[int, ...]) -> np.ndarray:
-    """Places of the first largest numbers of windows, of which a NaN is larger than any."""
+    """Places of the first largest numbers of windows; a NaN is larger than any, and the last one
+    counts, as in PyTorch."""
     (kh, kw), (sh, sw), (ph, pw), (dh, dw) = window
     rows = np.arange(out[0])[:, None] * sh - ph + np.repeat(np.arange(kh) * dh, kw)
     cols = np.arange(out[1])[:, None] * sw - pw + np.tile(np.arange(kw) * dw, kh)
@@ -205,7 +206,9 @@ def largest(x: np.ndarray, window: tuple[tuple[int, ...], ...], out: tuple[int, 
     inside = (rows >= 0) & (rows < x.shape[-2]) & (cols >= 0) & (cols < x.shape[-1])
     places = np.where(inside, rows * x.shape[-1] + cols, 0)
     ranks = np.where(np.isnan(x), 99, x).reshape(-1, x.shape[-2] * x.shape[-1])
-    best = np.where(inside, ranks[:, places], -99).argmax(-1)
+    ranks = np.where(inside, ranks[:, places], -99)
+    ranks += np.where(ranks == 99, np.arange(ranks.shape[-1]), 0)
+    best = ranks.argmax(-1)
     return np.take_along_axis(places[None], best[..., None], -1)[..., 0]
 
 

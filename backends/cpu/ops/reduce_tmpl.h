@@ -20,9 +20,10 @@ TMPL_INLINE void RED_NAME(take)(A *a, const T *x, int64_t n, A center) {
     red_mask bad[LANES];
     for (int j = 0; j < LANES; j++) bad[j] = RED_BAD(a[j]);
     for (; i + LANES <= n; i += LANES) {
+        GROUP(g, x + i, LANES);
         TMPL_VECTOR
         for (int j = 0; j < LANES; j++) {
-            A v = LOAD(x[i + j]);
+            A v = GROUP_AT(g, x + i, j);
             a[j] = RED_PICK(a[j], v);
             bad[j] |= RED_BAD(v);
         }
@@ -32,12 +33,14 @@ TMPL_INLINE void RED_NAME(take)(A *a, const T *x, int64_t n, A center) {
     while (i + LANES <= n) {
         A b[LANES];
         int64_t stop = n - i < TURNS * LANES ? n : i + TURNS * LANES;
+        GROUP(first, x + i, LANES);
         /* Not from RED_INIT alone: compilers clear arrays by a slow instruction. */
         TMPL_VECTOR
-        for (int j = 0; j < LANES; j++) b[j] = RED_STEP(RED_INIT, LOAD(x[i + j]));
+        for (int j = 0; j < LANES; j++) b[j] = RED_STEP(RED_INIT, GROUP_AT(first, x + i, j));
         for (i += LANES; i + LANES <= stop; i += LANES) {
+            GROUP(g, x + i, LANES);
             TMPL_VECTOR
-            for (int j = 0; j < LANES; j++) b[j] = RED_STEP(b[j], LOAD(x[i + j]));
+            for (int j = 0; j < LANES; j++) b[j] = RED_STEP(b[j], GROUP_AT(g, x + i, j));
         }
         TMPL_VECTOR
         for (int j = 0; j < LANES; j++) a[j] = RED_JOIN(a[j], b[j]);
@@ -145,18 +148,21 @@ TMPL_INLINE A RED_NAME(short_row)(const T *x, int64_t n, A center, const int lan
     A a[LANES];
     int64_t i = lanes;
     (void)center;
+    GROUP(first, x, lanes);
     TMPL_VECTOR
-    for (int j = 0; j < lanes; j++) a[j] = RED_STEP(RED_INIT, LOAD(x[j]));
+    for (int j = 0; j < lanes; j++) a[j] = RED_STEP(RED_INIT, GROUP_AT(first, x, j));
     for (; i + lanes <= n; i += lanes) {
+        GROUP(g, x + i, lanes);
         TMPL_VECTOR
-        for (int j = 0; j < lanes; j++) a[j] = RED_STEP(a[j], LOAD(x[i + j]));
+        for (int j = 0; j < lanes; j++) a[j] = RED_STEP(a[j], GROUP_AT(g, x + i, j));
     }
     if (i < n) {
         const T *end = x + (n - lanes);
         const int taken = (int)(i + lanes - n);
+        GROUP(g, end, lanes);
         TMPL_VECTOR
         for (int j = 0; j < lanes; j++) {
-            A with = RED_STEP(a[j], LOAD(end[j]));
+            A with = RED_STEP(a[j], GROUP_AT(g, end, j));
             a[j] = j >= taken ? with : a[j];
         }
     }

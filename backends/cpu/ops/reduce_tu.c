@@ -30,6 +30,21 @@
 #define SPAN 65536                     /* elements per unit of work */
 #define TILE ((int)(2048 / sizeof(A))) /* columns per unit of work */
 
+/* Elements at x as numbers: the j-th is GROUP_AT(g, x, j) behind GROUP(g, x, lanes). Compilers do not find
+ * the instruction that converts f16. */
+#if TMPL_DTYPE == TMPL_F16 && defined(HALF_F16C)
+TMPL_INLINE void group_of(A *g, const T *x, const int lanes) {
+    for (int j = 0; j < lanes; j += VL) vec_store(g + j, vec_load_t(x + j));
+}
+#define GROUP(g, x, lanes)                                                                         \
+    A g[LANES];                                                                                    \
+    group_of(g, x, lanes)
+#define GROUP_AT(g, x, j) g[j]
+#else
+#define GROUP(g, x, lanes)
+#define GROUP_AT(g, x, j) LOAD((x)[j])
+#endif
+
 /* As wide as an accumulator. */
 #if TMPL_DTYPE == TMPL_F64
 typedef uint64_t red_mask;

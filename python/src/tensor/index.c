@@ -290,9 +290,9 @@ static bool put_part(plan *p, PyObject *part) {
         int32_t dtype = index ? tn_tensor_dtype(index) : TN_BOOL;
         /* Numbers that are no mask are places, of whatever type: those of NumPy are often short. */
         if (dtype != TN_BOOL && dtype != TN_U8 && tn_dtype_category(dtype) < TN_CAT_COMPLEX) {
-            tn_tensor *places = tnp_to(index, TN_I64, NULL, false, TN_FORMAT_PRESERVE);
+            tn_tensor *longs = tnp_to(index, TN_I64, NULL, false, TN_FORMAT_PRESERVE);
             tn_tensor_unref(&index);
-            index = places;
+            index = longs;
         }
         return index && put_tensor(p, index);
     }
