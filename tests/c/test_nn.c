@@ -90,6 +90,23 @@ static void test_leaves(void **state) {
     assert_int_equal(tn_init_sparse(w, 1.0, 1.0, NULL), TN_OK);
     assert_float_equal((float)spread(w), 0.0F, 0.0F);
     assert_int_equal(tn_init_dirac(w, 1), TN_E_VALUE);
+    for (int on = 0; on < 2; on++) {
+        tn_grad_set_enabled(on);
+        assert_int_equal(tn_init_constant(w, 2.0), TN_OK);
+        assert_int_equal(tn_init_uniform(w, 0.0, 1.0, NULL), TN_OK);
+        assert_int_equal(tn_init_normal(w, 0.0, 1.0, NULL), TN_OK);
+        assert_int_equal(tn_init_xavier_uniform(w, 1.0, NULL), TN_OK);
+        assert_int_equal(tn_init_xavier_normal(w, 1.0, NULL), TN_OK);
+        assert_int_equal(tn_init_kaiming_uniform(w, 1.0, TN_FAN_IN, NULL), TN_OK);
+        assert_int_equal(tn_init_kaiming_normal(w, 1.0, TN_FAN_IN, NULL), TN_OK);
+        assert_int_equal(tn_init_trunc_normal(w, 0.0, 1.0, -2.0, 2.0, NULL), TN_OK);
+        assert_int_equal(tn_init_trunc_normal(w, 0.0, 1.0, 3.0, 4.0, NULL), TN_OK);
+        assert_int_equal(tn_init_orthogonal(w, 1.0, NULL), TN_OK);
+        assert_int_equal(tn_init_eye(w), TN_OK);
+        assert_int_equal(tn_init_sparse(w, 0.5, 1.0, NULL), TN_OK);
+        assert_int_equal(tn_grad_enabled(), on);
+    }
+    assert_int_equal(tn_requires_grad(w), 1);
     assert_int_equal(tn_init_orthogonal(NULL, 1.0, NULL), TN_E_TYPE);
     assert_int_equal(tn_init_kaiming_normal(NULL, 1.0, TN_FAN_IN, NULL), TN_E_TYPE);
     assert_int_equal(tn_init_constant(NULL, 1.0), TN_E_TYPE);

@@ -112,3 +112,25 @@ def test_products_of_rows_and_a_matrix_of_another_dtype(low: str, high: str) -> 
         got = tn.from_numpy(x).to_sparse_csr() @ tn.from_numpy(y)
         np.testing.assert_array_equal(got.numpy(), x @ y)
         assert got.dtype == getattr(tn, high)
+
+
+@pytest.mark.parametrize("dtype", [tn.float16, tn.bfloat16])
+@pytest.mark.parametrize("parts", ["weight bias", "weight", "bias", ""])
+def test_groups_of_halves_with_parameters_of_floats(dtype: tn.dtype, parts: str) -> None:
+    """The result and the gradient of the input are halves, those of the parameters floats."""
+    rng = np.random.default_rng(4)
+    x = tn.from_numpy(rng.normal(size=(2, 6, 5))).to(dtype).requires_grad_()
+    given = {name: tn.from_numpy(rng.normal(size=6)).float() for name in parts.split()}
+    for p in given.values():
+        p.requires_grad_()
+    y = tn.nn.functional.group_norm(x, 3, **given)
+    wide = x.detach().double().reshape(2, 3, 10)
+    want = (wide - wide.mean(-1, keepdim=True)) / (
+        wide.var(-1, correction=0, keepdim=True) + 1e-5
+    ).sqrt()
+    want = want.reshape(2, 6, 5) * given.get("weight", tn.ones(6)).detach().double()[:, None]
+    want = want + given.get("bias", tn.zeros(6)).detach().double()[:, None]
+    near = 2e-3 if dtype is tn.float16 else 2e-2
+    assert y.dtype is dtype and (y.double() - want).abs().max() < near * want.abs().max()
+    grads = tn.autograd.grad(y.sum(), (x, *given.values()))
+    assert [g.dtype for g in grads] == [dtype] + [tn.float32] * len(given)

@@ -245,6 +245,18 @@ HEADS = [
 ]  # fmt: skip
 y, filters = tn.ones(2, 3, 6), tn.ones(1, 3, 2)
 LAYERS: list[Refusal] = [
+    (R, "got weight of shape [2, 2]", lambda: F.group_norm(tn.ones(1, 4, 2), 2, tn.ones(2, 2))),
+    (R, "got weight of shape [3]", lambda: F.group_norm(tn.ones(1, 4, 2), 2, tn.ones(3))),
+    (R, "got bias of shape [1, 4]",
+     lambda: F.group_norm(tn.ones(1, 4, 2), 2, tn.ones(4), tn.ones(1, 4))),
+    (R, "expected weight of dtype Float, but got Double",
+     lambda: F.group_norm(tn.ones(1, 4, 2), 2, tn.ones(4).double())),
+    (R, "but got bias of size [3, 1] instead",
+     lambda: F.conv1d(tn.ones(1, 4, 2), tn.ones(3, 4, 1), tn.ones(3, 1))),
+    (R, "but got bias of size [2] instead",
+     lambda: F.conv1d(tn.ones(1, 4, 2), tn.ones(3, 4, 1), tn.ones(2))),
+    (R, "3 elements, but got bias of size [3, 1]",
+     lambda: F.conv_transpose1d(tn.ones(1, 4, 2), tn.ones(4, 3, 1), tn.ones(3, 1))),
     *[(R, "do not fit together", lambda shapes=shapes: ops._flash_attention(
         *(tn.ones(*s) for s in shapes), None, False, 1.0)) for shapes in HEADS],
     *[(R, "do not fit together", lambda shapes=shapes: ops._flash_attention_backward(
