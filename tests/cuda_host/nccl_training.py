@@ -1,5 +1,5 @@
-"""DistributedDataParallel and fully_shard of models on GPUs over NCCL, beside one process with all
-samples. Runs in three processes; `test_nccl.py` starts it."""
+"""DistributedDataParallel, fully_shard, tensor and pipeline parallel modules on GPUs over NCCL,
+beside one process with all samples. Runs in three processes; `test_nccl.py` starts it."""
 
 import copy
 import os
@@ -7,7 +7,14 @@ import os
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 
 STEPS, BATCH = 3, 4
 
@@ -61,5 +68,23 @@ train(sharded, x[mine], y[mine])
 assert copied() == before, copied() - before
 for got, want in zip(sharded.parameters(), alone.parameters(), strict=True):
     close(got.full_tensor(), want)
+
+whole, plan = copy.deepcopy(start), {"0": ColwiseParallel(), "2": RowwiseParallel()}
+cut = parallelize_module(copy.deepcopy(start), init_device_mesh("cuda", (size,)), plan)
+for model in (whole, cut):
+    nn.functional.mse_loss(model(x), y).backward()
+for got, want in zip(cut[:3].parameters(), whole[:3].parameters(), strict=True):
+    close(got.grad.full_tensor(), want.grad)
+
+layers = [nn.Linear(6, 6).cuda() for _ in range(size)]
+goal = torch.ones(8, 6).cuda()
+stage = PipelineStage(layers[rank], rank, size, torch.device("cuda"))
+schedule = Schedule1F1B(stage, 4, loss_fn=nn.functional.mse_loss)
+given = [x[:8]] * (rank == 0)
+schedule.step(*given, **({"target": goal, "losses": []} if rank == size - 1 else {}))
+behind = copy.deepcopy(nn.Sequential(*layers)).requires_grad_()
+behind.zero_grad()
+nn.functional.mse_loss(behind(x[:8]), goal).backward()
+close(layers[rank].weight.grad, behind[rank].weight.grad)
 dist.destroy_process_group()
 print("ok\n", end="")

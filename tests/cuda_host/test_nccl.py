@@ -114,7 +114,7 @@ def test_the_gpu_of_a_process(how: str) -> None:
 
 
 def test_models_on_gpus_train_as_in_one_process() -> None:
-    """DistributedDataParallel and fully_shard, without a copy through the host."""
+    """The first two without a copy through the host."""
     good(3, launch(3, "nccl_training.py"))
 
 
