@@ -126,3 +126,13 @@ def test_modes_around_a_backends_graphs() -> None:
     with tn.inference_mode():
         for x in (tn.ones(2), -tn.ones(2), tn.ones(2)):
             assert tn.equal(call(x), writes(x))
+
+
+def test_settings_have_values_that_programs_restore() -> None:
+    from tenon._torch._dynamo import config
+
+    before = config.recompile_limit, config.suppress_errors
+    assert before == (8, False) and config.cache_size_limit < 64
+    with config.patch(recompile_limit=64, suppress_errors=True):
+        assert config.recompile_limit == 64 and config.suppress_errors is True
+    assert (config.recompile_limit, config.suppress_errors) == before
