@@ -594,3 +594,18 @@ def test_custom_operators_have_gradients_in_programs() -> None:
     x = tn.ones(2, requires_grad=True)
     for run in (Net(), export(Net(), (tn.ones(2),)).module(), tn.jit.trace(Net(), tn.ones(2))):
         assert tn.autograd.grad(run(x).sum(), x)[0].tolist() == [4, 4]
+
+
+def test_gradients_of_gradients_in_programs() -> None:
+    def cubes(x: tn.Tensor) -> tn.Tensor:
+        return (x**3).sum()
+
+    class Net(nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            with tn.no_grad():
+                fixed = tn.func.grad(cubes)(x)
+            return tn.func.grad(cubes)(x) + tn.func.vmap(tn.func.grad(cubes))(x) + fixed
+
+    x = tn.tensor([1.0, 2.0], requires_grad=True)
+    for run in (Net(), export(Net(), (tn.ones(2),)).module(), tn.jit.trace(Net(), tn.ones(2))):
+        assert tn.autograd.grad(run(x).sum(), x)[0].tolist() == [12, 24]

@@ -16,13 +16,21 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon
+from tenon._program import foreign
 from tenon._transform.vmap import RANDOMNESS, flat, levels, lift, lower, mapped
+
+
+def _traced() -> bool:
+    """Whether a program is being made, whose runs may want gradients that this call does not."""
+    return tenon._C._program_is_recording() and not foreign.is_open()
 
 
 def _recorded(value: Any) -> bool:
     """Whether somebody outside looks at the history of what is computed from value."""
-    outside = tenon.is_grad_enabled()
-    return outside and any(isinstance(t, tenon.Tensor) and t.requires_grad for t in flat(value))
+    if not tenon.is_grad_enabled():
+        return False
+    tensors = (t for t in flat(value) if isinstance(t, tenon.Tensor))
+    return any(t.requires_grad or _traced() for t in tensors)
 
 
 def _captured(outs: list[Any], variables: list[Any]) -> bool:
@@ -39,7 +47,9 @@ def _variables(value: Any) -> tuple[Any, list[Any]]:
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(t)}")
         whole = lift(t, levels())
         # a view of what an outer gradient looks at stays connected with it
-        whole = whole.view_as(whole) if whole.requires_grad else whole.detach().requires_grad_()
+        connected = whole.requires_grad or _traced()
+        whole = whole.view_as(whole) if connected else whole.detach()
+        whole = whole if whole.requires_grad else whole.requires_grad_()
         made.append(whole)
         return lower(whole, levels())
 
