@@ -164,6 +164,8 @@ def pruned(t: Any) -> Any:
              prune.L1Unstructured(0).prune(x, default_mask=t.zeros(2, 3)).tolist(),
              prune.LnStructured(1, 2, 0).prune(x).tolist(),
              prune.LnStructured(0, 2).prune(x).tolist(),
+             prune.LnStructured(1, 2).prune(x.reshape(1, 2, 3)).tolist(),
+             prune.RandomStructured(1).dim, prune.LnStructured(1, 2).dim,
              (prune.RandomUnstructured(4).prune(x) == 0).sum().item(),
              (prune.RandomUnstructured(0.5).prune(x) == 0).sum().item(),
              (prune.RandomStructured(1, 0).prune(x) == 0).all(1).sum().item(),
@@ -197,7 +199,8 @@ def initial(t: Any) -> Any:
                lambda: init.xavier_uniform_(t.empty(3)), lambda: init.kaiming_normal_(t.empty(3)),
                lambda: init.kaiming_uniform_(t.empty(2, 2), mode="fan"),
                lambda: init.eye_(t.empty(2, 2, 2)), lambda: init.dirac_(t.empty(2, 2)),
-               lambda: init.dirac_(t.empty(3, 2, 1), groups=2), lambda: init.sparse_(t.empty(3), 1),
+               lambda: init.dirac_(t.empty(3, 2, 1), groups=2),
+               lambda: init.sparse_(t.empty(3), 1),
                lambda: init.orthogonal_(t.empty(3))]  # fmt: skip
     w = t.empty(2, 3)
     with warnings.catch_warnings(record=True) as caught:
@@ -205,6 +208,23 @@ def initial(t: Any) -> Any:
         same = init.constant(w, 2.5) is w
     return [gains, [refusal(r) for r in refused], same, w.tolist(),
             [word(c.category.__name__) for c in caught]]  # fmt: skip
+
+
+def defaults(t: Any) -> Any:
+    kinds, data = t.distributions, part(t, "utils", "data")
+    many = kinds.Multinomial(probs=t.tensor([0.2, 0.8]))
+    two = kinds.Binomial(2, t.tensor([0.25, 0.5]))
+    ends = [kinds.Kumaraswamy(t.tensor(a), t.tensor(b)).mode.isnan().item()
+            for a in (0.5, 1.0, 2.0) for b in (0.5, 1.0, 2.0)]  # fmt: skip
+    modes = [kinds.Kumaraswamy(t.tensor(a), t.tensor(b)).mode.item()
+             for a, b in ((2.0, 3.0), (1.0, 2.0), (2.0, 1.0))]  # fmt: skip
+    refused = [lambda: data.Dataset()[0], lambda: next(iter(data.IterableDataset())),
+               lambda: kinds.Distribution().sample(), lambda: iter(data.Sampler())]  # fmt: skip
+    t.manual_seed(3)
+    spread = t.nn.init.kaiming_normal_(t.empty(300, 50)).std().item()
+    return [many.total_count, many.sample().sum().item(), list(two.enumerate_support().shape),
+            list(two.enumerate_support(False).shape), ends, modes,
+            [refusal(r) for r in refused], abs(spread / 0.2 - 1) < 0.03]  # fmt: skip
 
 
 def gradients_checked(t: Any) -> Any:
@@ -222,7 +242,8 @@ def gradients_checked(t: Any) -> Any:
 
 
 CASES = {fn.__name__: fn for fn in (
-    conversions, moves, zeroed, states, loads, slots, storages, pruned, initial, gradients_checked,
+    conversions, moves, zeroed, states, loads, slots, storages, pruned, initial, defaults,
+    gradients_checked,
 )}  # fmt: skip
 
 
