@@ -1,6 +1,7 @@
 """Quantized tensors: whole numbers with the grid on which they lie, a value being
-(number - zero_point) * scale. They are kept, moved and shown; what computes takes floats, which
-`dequantize()` gives, or belongs to the layers of `ao.nn.quantized`."""
+(number - zero_point) * scale. They are kept, moved, shown, pooled, averaged and cut, and some
+activations take them; what computes otherwise takes floats, which `dequantize()` gives, or belongs
+to the layers of `ao.nn.quantized`."""
 
 from __future__ import annotations
 
@@ -30,6 +31,17 @@ _MOVING = {
     "flip", "index_select", "movedim", "narrow", "permute", "ravel", "repeat", "reshape", "select",
     "split", "squeeze", "swapaxes", "t", "transpose", "unbind", "unflatten", "unsqueeze", "view",
 }  # fmt: skip
+# Operators of which f(a x) = a f(x): of steps they give steps, on the same grid.
+_LINEAR = {
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "max_pool1d", "max_pool2d", "mean",
+}  # fmt: skip
+_KEEPING = {"clamp", "hardtanh", "leaky_relu", "relu6"}  # keep the grid, too
+_FIXED = {  # steps and zero points of results whose range is known
+    "sigmoid": {quint8: (1 / 256, 0), qint8: (1 / 256, -128)},
+    "hardsigmoid": {quint8: (1 / 256, 0), qint8: (1 / 256, -128)},
+    "tanh": {quint8: (2 / 256, 128), qint8: (2 / 256, 0)},
+}
 
 
 @dataclass(frozen=True)
@@ -160,10 +172,34 @@ def quantized(numbers: Tensor, grid: Grid) -> QuantizedTensor:
     return made
 
 
+def _computes(name: str, grid: Grid, kwargs: dict[str, Any]) -> bool:
+    """Whether an operator computes with floats of which the grid of its result is known."""
+    if grid.axis is not None or grid.dtype is qint32 or "dtype" in kwargs:
+        return False
+    return name in _LINEAR or name in _KEEPING or grid.dtype in _FIXED.get(name, ())
+
+
+def _computed(
+    name: str, func: Callable[..., Any], self: QuantizedTensor, *args: Any, **kwargs: Any
+) -> QuantizedTensor:
+    """The result of such an operator."""
+    grid = self._grid
+    with DisableTorchFunctionSubclass():
+        if name in _LINEAR:
+            steps = func(_numbers(self).float() - grid.zero_point, *args, **kwargs)
+            at = (steps + grid.zero_point).round().clamp(grid.dtype.low, grid.dtype.high)
+            return quantized(at.to(_KEPT[grid.dtype]), grid)
+        floats = func(self.dequantize(), *args, **kwargs)
+        scale, zero_point = _FIXED.get(name, {}).get(grid.dtype, (grid.scale, grid.zero_point))
+        return _laid(floats, Grid(grid.dtype, grid.scheme, scale, zero_point), scale, zero_point)
+
+
 def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with a quantized tensor among its arguments."""
     name = name_of(func)
     self = next((v for v in args if isinstance(v, QuantizedTensor)), None)
+    if self is not None and self is args[0] and _computes(name, self._grid, kwargs):
+        return _computed(name, func, *args, **kwargs)
     known = name in _MOVING or name in ("relu", "cat", "equal", "dequantize")
     if name == "cat" and all(isinstance(v, QuantizedTensor) for v in args[0]):
         self = args[0][0]
