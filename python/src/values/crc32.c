@@ -4,8 +4,9 @@
  * The checksum is the rest of a division of polynomials over GF(2), so 128 bits of the message may be
  * moved n bits on: their halves are multiplied by x^(n + 32) and x^(n - 32), taken modulo the divisor,
  * and added there. Four such blocks go side by side, 512 bits at a time, or four times as many where the
- * processor has products of whole vectors; what remains of 128 bits goes through the table, as does a tail. All numbers are written with their lowest power first, which
- * costs a shift by one in each product: the constants have it. */
+ * processor multiplies whole vectors; what remains of 128 bits goes through the table, as does a tail. All
+ * numbers are written with their lowest power first, which costs a shift by one in each product: the
+ * constants have it. */
 #include "binding_priv.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
