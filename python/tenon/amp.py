@@ -14,6 +14,7 @@ from typing import Any
 from tenon import _C
 from tenon._device.scaler import GradScaler
 from tenon._device.scaler import OptState as OptState
+from tenon._device.scaler import _refresh_per_optimizer_state as _refresh_per_optimizer_state
 
 __all__ = [
     "GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available",

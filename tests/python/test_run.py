@@ -156,6 +156,26 @@ from torch.amp.grad_scaler import GradScaler
 from torch.cuda.amp.autocast_mode import autocast
 from torch.profiler.profiler import schedule
 print(SGD is torch.optim.SGD, SparseAdam is torch.optim.SparseAdam, einsum is torch.einsum)
+from torch.amp.grad_scaler import _refresh_per_optimizer_state
+from torch.cuda.amp.grad_scaler import OptState
+from torch.distributions.exp_family import ExponentialFamily
+from torch.nn.modules.conv import _ConvTransposeMixin
+from torch.nn.modules.pooling import _AvgPoolNd
+from torch.nn.modules.transformer import _get_clones
+from torch.nn.modules.loss import _Reduction
+from torch.nn.modules.conv import _pair, _single, _triple
+from torch.nn.utils.spectral_norm import SpectralNorm, spectral_norm
+from torch.nn.utils.weight_norm import WeightNorm, weight_norm
+pool = torch.nn.AvgPool2d(2, divisor_override=3)
+print(isinstance(pool, _AvgPoolNd), pool, pool.__constants__[4:])
+print(_refresh_per_optimizer_state()["stage"] is OptState.READY)
+print(spectral_norm is torch.nn.utils.spectral_norm, weight_norm is torch.nn.utils.weight_norm)
+print(issubclass(torch.distributions.Gamma, ExponentialFamily), ExponentialFamily)
+print(SpectralNorm, WeightNorm)
+F = torch.nn.functional
+print([F._Reduction.get_enum(r) for r in ("none", "mean", "sum")], F._Reduction is _Reduction)
+print(_Reduction.legacy_get_enum(None, False, False), F._pair(3), F._triple(1), _single(2))
+print(F._get_softmax_dim("softmax", 3, 2), len(_get_clones(torch.nn.ReLU(), 3)))
 print(GradScaler is torch.amp.GradScaler, schedule is torch.profiler.schedule)
 print(hasattr(torch.nn, "no_such"), hasattr(torch.utils, "no_such"))
 """
@@ -164,7 +184,22 @@ print(hasattr(torch.nn, "no_such"), hasattr(torch.utils, "no_such"))
 def test_submodules_are_there_without_an_import_of_their_own(tmp_path):
     out = run(tmp_path, PLACES)
     assert not out.stderr
-    assert out.stdout.split()[-7:] == ["True"] * 5 + ["False"] * 2
+    lines = out.stdout.splitlines()[2:]
+    assert lines == [
+        "True True True",
+        "True AvgPool2d(kernel_size=2, stride=2, padding=0) ['count_include_pad', "
+        "'divisor_override']",
+        "True",
+        "True True",
+        "True <class 'torch.distributions.exp_family.ExponentialFamily'>",
+        "<class 'torch.nn.utils.spectral_norm.SpectralNorm'> "
+        "<class 'torch.nn.utils.weight_norm.WeightNorm'>",
+        "[0, 1, 2] True",
+        "0 (3, 3) (1, 1, 1) (2,)",
+        "0 3",
+        "True True",
+        "False False",
+    ]
 
 
 def test_classes_say_the_names_that_programs_print(tmp_path):

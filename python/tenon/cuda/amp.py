@@ -8,6 +8,7 @@ from typing import Any
 
 from tenon import amp, cuda
 from tenon.amp import GradScaler
+from tenon.amp import OptState as OptState
 
 __all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]
 

@@ -16,7 +16,8 @@ from tenon.distributions.chi2 import Chi2
 from tenon.distributions.constraint_registry import biject_to, transform_to
 from tenon.distributions.continuous_bernoulli import ContinuousBernoulli
 from tenon.distributions.dirichlet import Dirichlet
-from tenon.distributions.distribution import Distribution, ExponentialFamily
+from tenon.distributions.distribution import Distribution
+from tenon.distributions.exp_family import ExponentialFamily
 from tenon.distributions.exponential import Exponential
 from tenon.distributions.fishersnedecor import FisherSnedecor
 from tenon.distributions.gamma import Gamma

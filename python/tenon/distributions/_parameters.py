@@ -7,7 +7,8 @@ from typing import Any
 import tenon
 from tenon import Size, Tensor
 from tenon.distributions import constraints
-from tenon.distributions.distribution import Distribution, ExponentialFamily
+from tenon.distributions.distribution import Distribution
+from tenon.distributions.exp_family import ExponentialFamily
 from tenon.distributions.utils import broadcast_all, clamp_probs, lazy_property, one_of
 
 

@@ -10,7 +10,7 @@ import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.dirichlet import sample_dirichlet
-from tenon.distributions.distribution import ExponentialFamily
+from tenon.distributions.exp_family import ExponentialFamily
 from tenon.distributions.utils import broadcast_all
 
 __all__ = ["Beta"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
-from tenon.distributions.distribution import ExponentialFamily
+from tenon.distributions.exp_family import ExponentialFamily
 
 __all__ = ["Dirichlet"]
 

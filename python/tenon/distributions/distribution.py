@@ -97,7 +97,7 @@ class Distribution:
         rooms = [(c, getattr(c, "__module__", "")) for c in type(self).__mro__]
         ours = tuple(f"{name}." for name in ("tenon", package_name()))
         cls = next(c for c, room in rooms if room.startswith(ours))
-        if cls in (Distribution, ExponentialFamily):
+        if cls.__init__ is Distribution.__init__:  # of no distribution in particular
             raise NotImplementedError(f"{type(self)} does not implement expand")
         new = self._get_checked_instance(cls, _instance)
         for name in self.arg_constraints:
@@ -218,32 +218,3 @@ class Distribution:
                 value = self.__dict__[name]
                 parts.append(f"{name}: {value if value.numel() == 1 else value.size()}")
         return f"{type(self).__name__}({', '.join(parts)})"
-
-
-class ExponentialFamily(Distribution):
-    """Distributions whose density is exp of a product of statistics and natural parameters."""
-
-    @property
-    def _natural_params(self) -> tuple[Tensor, ...]:
-        raise NotImplementedError
-
-    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    @property
-    def _mean_carrier_measure(self) -> Any:
-        raise NotImplementedError
-
-    def entropy(self) -> Tensor:
-        """By the derivative of the normalizer, where there is no shorter form."""
-        natural = [p.detach().requires_grad_() for p in self._natural_params]
-        normalizer = self._log_normalizer(*natural)
-        slopes = tenon.autograd.grad(normalizer.sum(), natural, create_graph=True)
-        result = normalizer - self._mean_carrier_measure
-        events = len(self._event_shape)
-        for p, slope in zip(natural, slopes, strict=True):
-            term = p * slope
-            result = (
-                result - term.reshape((*self._batch_shape, -1)).sum(-1) if events else result - term
-            )
-        return result

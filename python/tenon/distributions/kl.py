@@ -14,7 +14,8 @@ from tenon.distributions.categorical import Categorical
 from tenon.distributions.cauchy import Cauchy
 from tenon.distributions.continuous_bernoulli import ContinuousBernoulli
 from tenon.distributions.dirichlet import Dirichlet
-from tenon.distributions.distribution import Distribution, ExponentialFamily
+from tenon.distributions.distribution import Distribution
+from tenon.distributions.exp_family import ExponentialFamily
 from tenon.distributions.exponential import Exponential
 from tenon.distributions.gamma import Gamma
 from tenon.distributions.geometric import Geometric

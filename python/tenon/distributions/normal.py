@@ -9,7 +9,7 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
-from tenon.distributions.distribution import ExponentialFamily
+from tenon.distributions.exp_family import ExponentialFamily
 from tenon.distributions.utils import LOG_2PI, broadcast_all
 
 __all__ = ["Normal"]

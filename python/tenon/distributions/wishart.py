@@ -10,7 +10,8 @@ import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
 from tenon.distributions.chi2 import Chi2
-from tenon.distributions.distribution import Distribution, ExponentialFamily
+from tenon.distributions.distribution import Distribution
+from tenon.distributions.exp_family import ExponentialFamily
 from tenon.distributions.utils import lazy_property, multigammaln
 
 __all__ = ["Wishart"]

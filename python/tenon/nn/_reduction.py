@@ -24,6 +24,26 @@ def legacy_get_string(
     return reduction
 
 
+def get_enum(reduction: str) -> int:
+    """The number of a reduction in PyTorch's own calls."""
+    if reduction == "elementwise_mean":
+        warnings.warn(
+            "reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.",
+            stacklevel=2,
+        )
+        return 1
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return ("none", "mean", "sum").index(reduction)
+
+
+def legacy_get_enum(
+    size_average: bool | None, reduce: bool | None, emit_warning: bool = True
+) -> int:
+    """What the two old flags mean, as a number."""
+    return get_enum(legacy_get_string(size_average, reduce, emit_warning))
+
+
 def warn_sizes(input: Tensor, target: Tensor) -> None:
     """Sizes that differ are broadcast, which is hardly ever meant."""
     if input.shape != target.shape:

@@ -131,7 +131,7 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     return _nn.softshrink(input, lambd, out=out)
 
 
-def _softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
+def _get_softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
     """The dimension that programs without `dim` have always got."""
     warnings.warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
@@ -157,7 +157,7 @@ def softmax(
         if made is not NotImplemented:
             return made
     if dim is None:
-        dim = _softmax_dim("softmax", input.dim(), _stacklevel)
+        dim = _get_softmax_dim("softmax", input.dim(), _stacklevel)
     return tenon.softmax(input, dim, dtype=dtype)
 
 
@@ -172,7 +172,7 @@ def softmin(
     tensor([[0.5000, 0.5000]])
     """
     if dim is None:
-        dim = _softmax_dim("softmin", input.dim(), _stacklevel)
+        dim = _get_softmax_dim("softmin", input.dim(), _stacklevel)
     return _nn.softmin(input, dim, dtype=dtype)
 
 
@@ -192,7 +192,7 @@ def log_softmax(
         if made is not NotImplemented:
             return made
     if dim is None:
-        dim = _softmax_dim("log_softmax", input.dim(), _stacklevel)
+        dim = _get_softmax_dim("log_softmax", input.dim(), _stacklevel)
     return tenon.log_softmax(input, dim, dtype=dtype)
 
 
@@ -682,6 +682,10 @@ def __getattr__(name: str) -> Any:
     """Names of other modules that PyTorch's has inside."""
     if name == "grad":
         return importlib.import_module("tenon.nn.grad")
+    if name == "_Reduction":
+        return importlib.import_module("tenon.nn._reduction")
+    if name in ("_single", "_pair", "_triple", "_list_with_default"):
+        return getattr(importlib.import_module("tenon.nn.modules.utils"), name)
     if name.removesuffix("_unary").removesuffix("_variadic") == "has_torch_function" or (
         name == "handle_torch_function"
     ):

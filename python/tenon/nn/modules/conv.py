@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import tenon
@@ -11,6 +12,9 @@ from tenon.nn import functional as F
 from tenon.nn import init
 from tenon.nn.modules.module import Module
 from tenon.nn.modules.utils import _ntuple, _reverse_repeat_tuple
+from tenon.nn.modules.utils import _pair as _pair
+from tenon.nn.modules.utils import _single as _single
+from tenon.nn.modules.utils import _triple as _triple
 from tenon.nn.parameter import Parameter
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
@@ -349,3 +353,16 @@ class ConvTranspose3d(_ConvTransposeNd):
 
     _n = 3
     _function = "conv_transpose3d"
+
+
+class _ConvTransposeMixin(_ConvTransposeNd):
+    """A name of former releases that packages still import."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(
+            "`_ConvTransposeMixin` is a deprecated internal class. "
+            "Please consider using public APIs.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        super().__init__(*args, **kwargs)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon import Tensor
+from tenon.nn import _reduction as _Reduction
 from tenon.nn import functional as F
 from tenon.nn._linear_loss import LinearCrossEntropyOptions
-from tenon.nn._reduction import legacy_get_string
 from tenon.nn.modules.linear import Linear
 from tenon.nn.modules.module import Module
 from tenon.nn.modules.vision import PairwiseDistance
@@ -27,7 +27,7 @@ class _Loss(Module):
     ) -> None:
         super().__init__()
         if size_average is not None or reduce is not None:
-            self.reduction = legacy_get_string(size_average, reduce)
+            self.reduction = _Reduction.legacy_get_string(size_average, reduce)
         else:
             self.reduction = reduction
 

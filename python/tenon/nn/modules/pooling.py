@@ -82,7 +82,14 @@ class MaxPool2d(_MaxPoolNd):
         return self._pool(F.max_pool2d, input)
 
 
-class AvgPool1d(Module):
+class _AvgPoolNd(Module):
+    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPoolNd):
     """The mean of each window of (N, C, L).
 
     Shapes: (N, C, L) to (N, C, (L + 2 padding - kernel_size) // stride + 1).
@@ -90,8 +97,6 @@ class AvgPool1d(Module):
     >>> nn.AvgPool1d(2)(tn.tensor([[1.0, 3.0, 5.0, 9.0]]))
     tensor([[2., 7.]])
     """
-
-    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
 
     def __init__(
         self,
@@ -122,11 +127,8 @@ class AvgPool1d(Module):
             self.count_include_pad,
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class AvgPool2d(Module):
+class AvgPool2d(_AvgPoolNd):
     """The mean of each window of (N, C, H, W).
 
     Shapes: (N, C, H, W); sizes as those of AvgPool1d.
@@ -135,14 +137,7 @@ class AvgPool2d(Module):
     tenon.Size([1, 3, 4, 4])
     """
 
-    __constants__ = [
-        "kernel_size",
-        "stride",
-        "padding",
-        "ceil_mode",
-        "count_include_pad",
-        "divisor_override",
-    ]
+    __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
 
     def __init__(
         self,
@@ -171,9 +166,6 @@ class AvgPool2d(Module):
             self.count_include_pad,
             self.divisor_override,
         )
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 @options
@@ -252,7 +244,7 @@ class MaxPool3d(_MaxPoolNd):
         return self._pool(F.max_pool3d, input)
 
 
-class AvgPool3d(Module):
+class AvgPool3d(_AvgPoolNd):
     """The mean of each window of (N, C, D, H, W).
 
     Shapes: (N, C, D, H, W); sizes as those of AvgPool1d.
@@ -261,14 +253,7 @@ class AvgPool3d(Module):
     tenon.Size([1, 3, 2, 4, 4])
     """
 
-    __constants__ = [
-        "kernel_size",
-        "stride",
-        "padding",
-        "ceil_mode",
-        "count_include_pad",
-        "divisor_override",
-    ]
+    __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
 
     def __init__(
         self,
@@ -297,9 +282,6 @@ class AvgPool3d(Module):
             self.count_include_pad,
             self.divisor_override,
         )
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):

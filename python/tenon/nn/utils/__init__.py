@@ -10,8 +10,6 @@ from tenon.nn.utils import (
     prune,
     rnn,
 )
-from tenon.nn.utils._spectral_norm import remove_spectral_norm, spectral_norm
-from tenon.nn.utils._weight_norm import remove_weight_norm, weight_norm
 from tenon.nn.utils.clip_grad import (
     clip_grad_norm,
     clip_grad_norm_,
@@ -31,6 +29,8 @@ from tenon.nn.utils.memory_format import (
     convert_conv2d_weight_memory_format,
     convert_conv3d_weight_memory_format,
 )
+from tenon.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
+from tenon.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad",

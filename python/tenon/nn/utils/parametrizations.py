@@ -10,8 +10,8 @@ from tenon import Tensor
 from tenon.nn import functional as F
 from tenon.nn.modules.conv import _ConvTransposeNd
 from tenon.nn.modules.module import Module
-from tenon.nn.utils._weight_norm import _norm_except, scaled
 from tenon.nn.utils.parametrize import register_parametrization
+from tenon.nn.utils.weight_norm import _norm_except, scaled
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 

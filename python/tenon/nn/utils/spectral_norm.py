@@ -8,7 +8,7 @@ import tenon
 from tenon import Tensor
 from tenon.nn import functional as F
 from tenon.nn.parameter import Parameter
-from tenon.nn.utils._weight_norm import parameter_of
+from tenon.nn.utils.weight_norm import parameter_of
 
 
 class SpectralNorm:

@@ -33,7 +33,7 @@ def scaled(v: Tensor, g: Tensor, dim: int | None) -> Tensor:
     return known_as(v * (g / _norm_except(v, dim)), "WeightNormInterfaceBackward0")
 
 
-class _WeightNorm:
+class WeightNorm:
     """The forward pre-hook that sets weight = v * (g / |v|)."""
 
     def __init__(self, name: str, dim: int | None) -> None:
@@ -59,11 +59,11 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
         stacklevel=2,
     )
     for hook in module._forward_pre_hooks.values():
-        if isinstance(hook, _WeightNorm) and hook.name == name:
+        if isinstance(hook, WeightNorm) and hook.name == name:
             raise RuntimeError(
                 f"Cannot register two weight_norm hooks on the same parameter {name}"
             )
-    norm = _WeightNorm(name, dim)
+    norm = WeightNorm(name, dim)
     weight = getattr(module, name)
     parameter_of(module, name)
     with tenon.no_grad():
@@ -79,7 +79,7 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 def remove_weight_norm(module: Any, name: str = "weight") -> Any:
     """Puts the computed weight back in the place of its two parts."""
     for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, _WeightNorm) and hook.name == name:
+        if isinstance(hook, WeightNorm) and hook.name == name:
             weight = hook.compute(module).detach()
             delattr(module, name)
             del module._parameters[name + "_g"], module._parameters[name + "_v"]
