@@ -15,7 +15,7 @@ static tn_status fail(nccl_lane *lane, ncclResult_t code, const char *what, char
     const char *more = nccl.last_error(lane->comm);
     tn_status st = nccl_fail(why, TN_E_IO, "%s: %.120s%s%.200s", what, nccl.error_text(code),
                              more && more[0] ? "; " : "", more ? more : "");
-    nccl_lane_abort(lane);
+    lane->at = NCCL_FAILED;
     return st;
 }
 
@@ -69,7 +69,7 @@ tn_status nccl_lane_called(nccl_lane *lane, ncclResult_t code, const char *what,
 
 tn_status nccl_lane_free(nccl_lane *lane, bool *ret_free, char *why) {
     *ret_free = false;
-    if (lane->at == NCCL_LOST) return nccl_fail(why, TN_E_STATE, "the communicator was given up");
+    if (lane->at >= NCCL_FAILED) return nccl_fail(why, TN_E_STATE, "the communicator has failed");
     if (lane->at == NCCL_NEW) {
         tn_status st = begin_to_join(lane, why);
         if (st != TN_OK || lane->at == NCCL_NEW) return st;

@@ -113,7 +113,7 @@ bool nccl_bytes(int64_t a, int64_t b, size_t c, size_t *ret_bytes);
 typedef struct nccl_request nccl_request;
 typedef struct nccl_group nccl_group;
 
-typedef enum nccl_state { NCCL_NEW, NCCL_JOINING, NCCL_READY, NCCL_LOST } nccl_state;
+typedef enum nccl_state { NCCL_NEW, NCCL_JOINING, NCCL_READY, NCCL_FAILED, NCCL_LOST } nccl_state;
 
 /* A communicator and its stream, on which what is asked of it runs in order. A message has one of its
  * own with its two ranks, one for each direction: what waits there keeps nothing else. */

@@ -4,6 +4,8 @@
 
 #include "world_priv.h"
 
+#define GRACE_NS INT64_C(5000000000)
+
 typedef enum state { QUEUED, COMPARING, RUNNING, DONE } state;
 
 struct tn_work {
@@ -20,6 +22,7 @@ struct tn_work {
     void *request;
     state at;
     bool unattended, lost;
+    bool followed; /* a stream waits for it, and its caller for nothing */
     _Atomic bool done;
     tn_status status;
     char why[TN_ENGINE_WHY + 128];
@@ -87,12 +90,43 @@ static void finish(tn_work *k, tn_status st, const char *why) {
     atomic_store_explicit(&k->done, true, memory_order_release);
 }
 
-/* The engine has failed: nothing is known of the other ranks any more. */
+static bool any_followed(const tni_engine_use *use) {
+    bool found = false;
+    for (const tn_world *w = use->worlds; w; w = w->next) {
+        for (const tn_work *k = w->first; k; k = k->next) found |= k->followed && k->at == RUNNING;
+        for (const tn_work *k = w->moving; k; k = k->next) found |= k->followed && k->at == RUNNING;
+    }
+    return found;
+}
+
+static void give_up_all(const tni_engine_use *use) {
+    for (const tn_world *w = use->worlds; w; w = w->next) tni_engine_give_up(use->engine, w->group);
+}
+
+/* Of a loss that nobody has heard of: what the program has asked for. */
+static void end_unheard(void *arg) {
+    tni_engine_use *use = arg;
+    bool held = true;
+    for (int64_t end = tni_os_clock_ns() + GRACE_NS; held && tni_os_clock_ns() < end;) {
+        tni_os_sleep_ns(100000000);
+        tni_os_lock(&use->driver);
+        held = use->held;
+        tni_os_unlock(&use->driver);
+    }
+    if (!held || !use->say || !use->end) return;
+    use->say(use->why);
+    use->end();
+}
+
+/* The engine has failed: nothing is known of the other ranks any more. What a stream waits for, which
+ * would read what was not exchanged, is given up when the caller has heard of it. */
 static void lose(tn_work *k, tn_status st, const char *why) {
     tni_engine_use *use = k->world->use;
-    if (!use->lost) snprintf(use->why, sizeof use->why, "%s", why);
-    for (tn_world *w = use->lost ? NULL : use->worlds; w; w = w->next)
-        tni_engine_give_up(use->engine, w->group);
+    if (!use->lost) {
+        snprintf(use->why, sizeof use->why, "%s", why);
+        use->held = any_followed(use);
+        if (!use->held || !tni_os_thread_start(end_unheard, use)) give_up_all(use);
+    }
     use->lost = true;
     k->lost = true; /* the engine may still write to its memory */
     finish(k, st, why);
@@ -375,6 +409,17 @@ static void attend(void *arg) {
     }
 }
 
+/* What has become of an operation that is done, for the caller to hear. */
+static tn_status told(const tn_work *k) {
+    tni_engine_use *use = k->world->use;
+    if (k->status == TN_OK) return TN_OK;
+    tni_os_lock(&use->driver);
+    if (use->held) give_up_all(use);
+    use->held = false;
+    tni_os_unlock(&use->driver);
+    return tn_fail(k->status, -1, "%s", k->why);
+}
+
 tn_status tn_work_wait(tn_work *k, int64_t max_ms) {
     if (!k) return tn_fail(TN_E_TYPE, 0, "work_wait(): there is no operation");
     int64_t start_ns = tni_os_clock_ns();
@@ -384,7 +429,7 @@ tn_status tn_work_wait(tn_work *k, int64_t max_ms) {
         if ((tni_os_clock_ns() - start_ns) / 1000000 >= max_ms) return TN_OK;
         pause_after(looks);
     }
-    return k->status == TN_OK ? TN_OK : tn_fail(k->status, -1, "%s", k->why);
+    return told(k);
 }
 
 int32_t tn_work_done(tn_work *k) {
@@ -493,6 +538,12 @@ int32_t tn_world_takes(const tn_world *w, const tn_exchange *x, int32_t device) 
            w->use->engine->takes(w->group, x, device);
 }
 
+void tn_world_on_loss(tn_world *w, void (*say)(const char *why), void (*end)(void)) {
+    if (!w) return;
+    w->use->say = say;
+    w->use->end = end;
+}
+
 tn_status tn_world_start_there(tn_world *w, const tn_exchange *x, const tn_exchange_place *at,
                                tn_work **ret_work) {
     if (!w || !x || !at || !ret_work)
@@ -517,6 +568,7 @@ tn_status tn_work_follow(tn_work *k, void *stream, int64_t max_ms, int32_t *ret_
             tn_status st =
                 use->engine->follow(k->world->group, k->request, stream, ret_follows, why);
             if (st != TN_OK) lose_by_engine(k, st, why);
+            k->followed |= *ret_follows != 0;
         }
         tni_os_unlock(&use->driver);
         if ((tni_os_clock_ns() - start_ns) / 1000000 >= max_ms) break;
@@ -524,7 +576,7 @@ tn_status tn_work_follow(tn_work *k, void *stream, int64_t max_ms, int32_t *ret_
     }
     if (!tn_work_done(k)) return TN_OK;
     *ret_follows = 1;
-    return k->status == TN_OK ? TN_OK : tn_fail(k->status, -1, "%s", k->why);
+    return told(k);
 }
 
 /* ---- Groups ------------------------------------------------------------------------------------*/

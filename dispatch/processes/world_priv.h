@@ -27,6 +27,9 @@ typedef struct tni_engine_use {
     tni_os_mutex driver;     /* held by the thread that calls the engine; taken before `lock` */
     struct tn_world *worlds; /* the driver's, as all that follows up to `lock` */
     bool lost;               /* the engine has failed: why */
+    bool held;               /* and what it does on its device is not given up yet */
+    void (*say)(const char *why); /* of a loss that nobody has heard of in time, then */
+    void (*end)(void);
     char why[TN_ENGINE_WHY];
     uint32_t groups;   /* made so far: the next one's number */
     tni_os_mutex lock; /* guards what follows, and `posted` of worlds */

@@ -138,6 +138,17 @@ def lost() -> None:
     os._exit(0)
 
 
+def unheard() -> None:
+    """An operation that is lost behind wait() never lets the program read what was not summed."""
+    join()
+    distributed_c10d._set_pg_timeout(timedelta(seconds=2))
+    x = torch.ones(5, device="cuda")
+    dist.all_reduce(x)
+    dist.all_reduce(x)
+    print(x.tolist(), flush=True)
+    os._exit(0)
+
+
 def blocking() -> None:
     """An operation that hangs is an error of its own wait, where the host waits."""
     join()

@@ -91,6 +91,15 @@ def test_ranks_that_fail_on_the_device(fault: str) -> None:
     good(3, launch(3, "nccl_faults.py", "lost", **env))
 
 
+@pytest.mark.parametrize("fault", ["hang@1:2", "error@1:2"])
+def test_nothing_is_read_of_what_was_lost(fault: str) -> None:
+    """Of a program that starts nothing more, which would hear of it, the process ends."""
+    env = {"TENON_NCCL_HOST_FAULT": fault, "TENON_CHECK_COLLECTIVES": "0"}
+    done = launch(3, "nccl_faults.py", "unheard", **env)
+    assert done.returncode != 0 and "[" not in done.stdout, done.stdout + done.stderr
+    assert "on the device) as operation 2" in done.stderr, done.stderr
+
+
 def test_the_host_waits_where_a_program_asks_for_it() -> None:
     env = {"TENON_NCCL_HOST_FAULT": "hang@1:2", "TENON_CHECK_COLLECTIVES": "0"}
     good(3, launch(3, "nccl_faults.py", "blocking", TENON_BLOCKING_WAIT="1", **env))

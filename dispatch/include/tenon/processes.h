@@ -41,6 +41,10 @@ TN_API int32_t tn_world_takes(const tn_world *world, const tn_exchange *x, int32
  * operation is done. A thread of ours drives it. */
 TN_API tn_status tn_world_start_there(tn_world *world, const tn_exchange *x,
                                       const tn_exchange_place *at, tn_work **ret_work);
+/* Where a stream waits for an operation of a group that is lost, it waits until tn_work_wait or
+ * tn_work_follow has told of the loss, so that it does not read what was not exchanged. Where none has within
+ * 5 seconds, `say` gets the reason and `end` is called, on a thread of ours. Of all groups of the engine. */
+TN_API void tn_world_on_loss(tn_world *world, void (*say)(const char *why), void (*end)(void));
 /* Gives up this reference; with the last one of the first world its engine leaves the others. */
 TN_API void tn_world_close(tn_world *world);
 /* Ends the process group as far as the engine can: after a failure that no rank survives. */

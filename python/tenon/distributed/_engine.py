@@ -75,6 +75,8 @@ def library() -> native.Library:
         getattr(lib, name).argtypes = [c.c_void_p]
     lib.tn_work_give_up.argtypes = [c.c_void_p, c.c_char_p]
     lib.tn_work_give_up.restype = None
+    lib.tn_world_on_loss.argtypes = [c.c_void_p, c.c_void_p, c.c_void_p]
+    lib.tn_world_on_loss.restype = None
     lib.tn_world_abort.argtypes = [c.c_void_p, c.c_int32]
     lib.tn_work_wait.argtypes = [c.c_void_p, c.c_int64]
     for name in ("tn_work_done", "tn_work_lost", "tn_work_peer", "tn_work_unref"):
@@ -258,6 +260,10 @@ class World:
             str(path).encode(), c.byref(place), check, c.byref(handle)
         )
         library().check(status)
+        # Python may wait in the very call that waits for what was lost: C's own functions end it.
+        own = c.CDLL(None)
+        ends = [c.cast(f, c.c_void_p) for f in (own.perror, own.abort)]
+        library().lib.tn_world_on_loss(handle, *ends)
         return cls(handle)
 
     def part(self, ranks: list[int], seconds: float) -> World | None:
