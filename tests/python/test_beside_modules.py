@@ -152,6 +152,7 @@ def storages(t: Any) -> Any:
         raw.cpu() is raw, s.pickle_storage_type(), word(s.type()), hasattr(s, "nothing"),
         repr(s).replace("torch.", "tenon.").split("\n"),
         t.ones(2).share_memory_().storage().is_shared(),
+        t.ones(2).untyped_storage().share_memory_().is_shared(),
         isinstance(s, t.FloatStorage), isinstance(s, t.LongStorage),
     ]  # fmt: skip
 
@@ -227,6 +228,15 @@ def defaults(t: Any) -> Any:
             [refusal(r) for r in refused], abs(spread / 0.2 - 1) < 0.03]  # fmt: skip
 
 
+def nested_gradients(t: Any) -> Any:
+    n = t.nested.nested_tensor([t.ones(2), t.ones(3)], layout=t.jagged)
+    before = n.requires_grad
+    n.requires_grad_()
+    (n * 2).sum().backward()
+    return [before, n.requires_grad, n.is_leaf, [g.tolist() for g in n.grad.unbind()],
+            n.detach().requires_grad, n.requires_grad_(False).requires_grad]  # fmt: skip
+
+
 def gradients_checked(t: Any) -> Any:
     check = t.autograd.gradcheck
     x = t.tensor([0.5, 2.0], dtype=t.float64, requires_grad=True)
@@ -237,13 +247,15 @@ def gradients_checked(t: Any) -> Any:
     quiet = [check(f, (a,), raise_exception=False) for f, a in cases[:-1]]
     quiet.append(refusal(lambda: check(cases[-1][0], (x.detach(),), raise_exception=False)))
     loud = [refusal(lambda f=f, a=a: check(f, (a,))) for f, a in cases]
+    zero = t.zeros(1, dtype=t.float64, requires_grad=True)
+    loud += [refusal(lambda: check(t.sqrt, (zero,))), refusal(lambda: check(t.log, (zero + 1,)))]
     ahead = check(lambda a: a.sin(), (x,), check_backward_ad=False, check_forward_ad=True)
     return [quiet, loud, ahead]
 
 
 CASES = {fn.__name__: fn for fn in (
     conversions, moves, zeroed, states, loads, slots, storages, pruned, initial, defaults,
-    gradients_checked,
+    nested_gradients, gradients_checked,
 )}  # fmt: skip
 
 
