@@ -321,3 +321,39 @@ def test_running_statistics_are_written_in_training_alone(kind: str) -> None:
     norm.running_mean = tn.zeros(3)
     norm(x)
     assert norm.running_mean._version == 1 and norm.running_var._version == before + 1
+
+
+class Still(nn.TransformerEncoderLayer):
+    def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
+        return super()._sa_block(x, attn_mask, key_padding_mask, is_causal) * 0 + 1
+
+    def _ff_block(self, x):
+        return x
+
+
+class StillDecoder(nn.TransformerDecoderLayer):
+    def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
+        return x * 0
+
+    def _mha_block(self, x, mem, attn_mask, key_padding_mask, is_causal=False):
+        return super()._mha_block(x, mem, attn_mask, key_padding_mask, is_causal) * 0 + mem
+
+    def _ff_block(self, x):
+        return super()._ff_block(x) * 0 + 2 * x
+
+
+@pytest.mark.parametrize("norm_first", (False, True))
+def test_transformer_layers_call_the_blocks_that_a_subclass_brings(norm_first: bool) -> None:
+    x, memory = tn.randn(4, 2, 8), tn.randn(4, 2, 8)
+    layer = Still(8, 2, 16, norm_first=norm_first).eval()
+    decoder = StillDecoder(8, 2, 16, norm_first=norm_first).eval()
+
+    def norm(x: tn.Tensor) -> tn.Tensor:
+        return F.layer_norm(x, (8,))
+
+    if norm_first:
+        want, after = x + 1 + norm(x + 1), x + memory + 2 * norm(x + memory)
+    else:
+        want, after = norm(2 * norm(x + 1)), norm(3 * norm(norm(x) + memory))
+    tn.testing.assert_close(nn.TransformerEncoder(layer, 1)(x), want)
+    tn.testing.assert_close(decoder(x, memory), after)

@@ -60,11 +60,29 @@ class _Layer(Module):
 
     __constants__ = ["norm_first"]
 
-    def _feed_forward(self, x: Tensor, last: Dropout) -> Tensor:
+    # The blocks have PyTorch's names: subclasses call them and bring their own.
+    def _sa_block(
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        attended = self.self_attn(
+            x,
+            x,
+            x,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            need_weights=False,
+            is_causal=is_causal,
+        )[0]
+        return self.dropout1(attended)
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
         if _fused.may_serve(x):
-            return last(_fused.run((self.linear1, self.activation, self.dropout, self.linear2), x))
-        hidden = self.dropout(self.activation(self.linear1(x)))
-        return last(self.linear2(hidden))
+            return _fused.run((self.linear1, self.activation, self.dropout, self.linear2), x)
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -110,19 +128,8 @@ class TransformerEncoderLayer(_Layer):
         self.dropout2 = Dropout(dropout)
         self.activation = _get_activation_fn(activation)
 
-    def _attend(
-        self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
-    ) -> Tensor:
-        attended = self.self_attn(
-            x,
-            x,
-            x,
-            attn_mask=mask,
-            key_padding_mask=padding,
-            need_weights=False,
-            is_causal=is_causal,
-        )[0]
-        return self.dropout1(attended)
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout2(self._feed_forward(x))
 
     def forward(
         self,
@@ -135,10 +142,10 @@ class TransformerEncoderLayer(_Layer):
         mask = _float_mask(src_mask, src.dtype)
         x = src
         if self.norm_first:
-            x = x + self._attend(self.norm1(x), mask, padding, is_causal)
-            return x + self._feed_forward(self.norm2(x), self.dropout2)
-        x = self.norm1(x + self._attend(x, mask, padding, is_causal))
-        return self.norm2(x + self._feed_forward(x, self.dropout2))
+            x = x + self._sa_block(self.norm1(x), mask, padding, is_causal=is_causal)
+            return x + self._ff_block(self.norm2(x))
+        x = self.norm1(x + self._sa_block(x, mask, padding, is_causal=is_causal))
+        return self.norm2(x + self._ff_block(x))
 
 
 class TransformerDecoderLayer(_Layer):
@@ -181,6 +188,28 @@ class TransformerDecoderLayer(_Layer):
         self.dropout3 = Dropout(dropout)
         self.activation = _get_activation_fn(activation)
 
+    def _mha_block(
+        self,
+        x: Tensor,
+        mem: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        attended = self.multihead_attn(
+            x,
+            mem,
+            mem,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            is_causal=is_causal,
+            need_weights=False,
+        )[0]
+        return self.dropout2(attended)
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout3(self._feed_forward(x))
+
     def forward(
         self,
         tgt: Tensor,
@@ -192,38 +221,16 @@ class TransformerDecoderLayer(_Layer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        def to_self(x: Tensor) -> Tensor:
-            attended = self.self_attn(
-                x,
-                x,
-                x,
-                attn_mask=tgt_mask,
-                key_padding_mask=tgt_key_padding_mask,
-                is_causal=tgt_is_causal,
-                need_weights=False,
-            )[0]
-            return self.dropout1(attended)
-
-        def to_memory(x: Tensor) -> Tensor:
-            attended = self.multihead_attn(
-                x,
-                memory,
-                memory,
-                attn_mask=memory_mask,
-                key_padding_mask=memory_key_padding_mask,
-                is_causal=memory_is_causal,
-                need_weights=False,
-            )[0]
-            return self.dropout2(attended)
-
+        own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        other = (memory, memory_mask, memory_key_padding_mask, memory_is_causal)
         x = tgt
         if self.norm_first:
-            x = x + to_self(self.norm1(x))
-            x = x + to_memory(self.norm2(x))
-            return x + self._feed_forward(self.norm3(x), self.dropout3)
-        x = self.norm1(x + to_self(x))
-        x = self.norm2(x + to_memory(x))
-        return self.norm3(x + self._feed_forward(x, self.dropout3))
+            x = x + self._sa_block(self.norm1(x), *own)
+            x = x + self._mha_block(self.norm2(x), *other)
+            return x + self._ff_block(self.norm3(x))
+        x = self.norm1(x + self._sa_block(x, *own))
+        x = self.norm2(x + self._mha_block(x, *other))
+        return self.norm3(x + self._ff_block(x))
 
 
 def _why_not_nested(layer: Module) -> str:
