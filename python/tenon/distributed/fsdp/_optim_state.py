@@ -88,7 +88,7 @@ def whole(model: Module, optim: Any, given: dict[str, Any]) -> dict[str, Any]:
             if any(s[key][0] for s in known):
                 dtype = f.dtype
                 parts = [
-                    s[key] if key in s else tenon.zeros(p.numel(), dtype=dtype)
+                    s[key] if key in s else tenon.zeros(p.numel(), dtype=dtype, device=p.device)
                     for s, p in zip(mine, f.params, strict=True)
                 ]
                 values: list[Any] = _gathered(f, parts)
@@ -136,8 +136,9 @@ def cut(model: Module, optim: Any, given: dict[str, Any]) -> dict[str, Any]:
         for key in keys:
             values = [None if s is None else s.get(key) for s in found]
             if any(_is_cut(v) for v in values):
+                where = next(v.device for v in values if isinstance(v, Tensor))
                 wholes = [
-                    tenon.zeros(shape, dtype=f.dtype) if v is None
+                    tenon.zeros(shape, dtype=f.dtype, device=where) if v is None
                     else v.full_tensor() if isinstance(v, DTensor) else v
                     for v, shape in zip(values, f.shapes, strict=True)
                 ]  # fmt: skip
