@@ -33,7 +33,7 @@ FUNCTIONS = {
     "nn/attention/flex_attention.py:flex_attention": "around functions that the caller gives",
     "nn/functional.py:glu": "an entry could say it",
     "nn/functional.py:gumbel_softmax": "draws, so that it has no formula",
-    "nn/modules/adaptive.py:_all": "clusters of classes, each through modules",
+    "nn/modules/adaptive.py:_get_full_log_prob": "clusters of classes, each through modules",
     "signal/windows.py:_cosines": "windows: rows of constants",
     "signal/windows.py:exponential": "windows: rows of constants",
     "testing/_comparison.py:_compare_tensors": "what a message says of a difference",

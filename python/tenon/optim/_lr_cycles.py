@@ -11,14 +11,6 @@ from tenon.optim._lr_base import LRScheduler, _for_groups, _set_value
 from tenon.optim.optimizer import Optimizer
 
 
-def _cosine(start: float, end: float, share: float) -> float:
-    return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
-
-
-def _linear(start: float, end: float, share: float) -> float:
-    return (end - start) * share + start
-
-
 class OneCycleLR(LRScheduler):
     """Up to max_lr and down to almost nothing, with momentum the other way round.
 
@@ -110,6 +102,20 @@ class OneCycleLR(LRScheduler):
                     group["base_momentum"] = low
         super().__init__(optimizer, last_epoch)
 
+    @staticmethod
+    def _annealing_cos(start: float, end: float, pct: float) -> float:
+        """From start to end along half a wave of the cosine, where pct of the way is done."""
+        return end + (start - end) / 2.0 * (math.cos(math.pi * pct) + 1)
+
+    @staticmethod
+    def _annealing_linear(start: float, end: float, pct: float) -> float:
+        """The same along a line."""
+        return (end - start) * pct + start
+
+    def _anneal_func(self, start: float, end: float, pct: float) -> float:
+        cosine = self._anneal_func_type == "cos"
+        return (self._annealing_cos if cosine else self._annealing_linear)(start, end, pct)
+
     def _next(self, group: dict[str, Any], base: Any) -> Any:
         step = self.last_epoch
         if step > self.total_steps:
@@ -117,7 +123,7 @@ class OneCycleLR(LRScheduler):
                 f"Tried to step {step} times. "
                 f"The specified number of total steps is {self.total_steps}"
             )
-        anneal = _cosine if self._anneal_func_type == "cos" else _linear
+        anneal = self._anneal_func
         start = 0.0
         phase = self._schedule_phases[-1]
         for candidate in self._schedule_phases:

@@ -219,7 +219,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Whether bad epochs are not counted at present."""
         return self.cooldown_counter > 0
 
-    def is_better(self, a: float, best: float) -> bool:
+    def _is_better(self, a: float, best: float) -> bool:
         """Whether `a` is better than the best by more than the threshold."""
         sign = 1 if self.mode == "max" else -1
         if self.threshold_mode == "rel":
@@ -236,7 +236,7 @@ class ReduceLROnPlateau(LRScheduler):
         else:
             warnings.warn(_EPOCH_WARNING, stacklevel=2)
         self.last_epoch = epoch
-        if self.is_better(current, self.best):
+        if self._is_better(current, self.best):
             self.best = current
             self.num_bad_epochs = 0
         else:

@@ -110,10 +110,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         loss = (-output).mean()
         return _ASMoutput(output.squeeze(0) if single else output, loss)
 
-    def _all(self, input: Tensor, head: Tensor) -> Tensor:
+    def _get_full_log_prob(self, input: Tensor, head_output: Tensor) -> Tensor:
         """The log-probability of every class."""
-        logs = F.log_softmax(head, dim=1)
-        out = input.new_empty((head.size(0), self.n_classes))
+        logs = F.log_softmax(head_output, dim=1)
+        out = input.new_empty((head_output.size(0), self.n_classes))
         out[:, : self.shortlist_size] = logs[:, : self.shortlist_size]
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):
             cluster = logs[:, self.shortlist_size + i].unsqueeze(1)
@@ -122,7 +122,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def log_prob(self, input: Tensor) -> Tensor:
         """The log-probability of every class, for each row."""
-        return self._all(input, self.head(input))
+        return self._get_full_log_prob(input, self.head(input))
 
     def predict(self, input: Tensor) -> Tensor:
         """The likeliest class of each row; the tail is looked at only where a cluster leads."""
@@ -130,5 +130,5 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         best = head.argmax(dim=1)
         rows = best >= self.shortlist_size
         if rows.any():
-            best[rows] = self._all(input[rows], head[rows]).argmax(dim=1)
+            best[rows] = self._get_full_log_prob(input[rows], head[rows]).argmax(dim=1)
         return best

@@ -154,23 +154,24 @@ class ModuleList(_Numbered):
         if modules is not None:
             self += modules
 
-    def _name_at(self, index: Any) -> str:
-        return str(_place(index, len(self)))
+    def _get_abs_string_index(self, idx: Any) -> str:
+        """The name of the module at a position, also one from the end."""
+        return str(_place(idx, len(self)))
 
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):
             return type(self)(list(self._modules.values())[idx])
-        return self._modules[self._name_at(idx)]
+        return self._modules[self._get_abs_string_index(idx)]
 
     def __setitem__(self, idx: int, module: Module) -> None:
-        setattr(self, self._name_at(idx), module)
+        setattr(self, self._get_abs_string_index(idx), module)
 
     def __delitem__(self, idx: int | slice) -> None:
         modules = list(self)
         if isinstance(idx, slice):
             del modules[idx]
         else:
-            del modules[_place(idx, len(self))]
+            del modules[int(self._get_abs_string_index(idx))]
         self._renumber(modules)
 
     def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
@@ -342,10 +343,14 @@ class ParameterList(Module):
     def __getitem__(self, idx: Any) -> Any:
         if isinstance(idx, slice):
             return type(self)(getattr(self, str(i)) for i in range(*idx.indices(len(self))))
-        return getattr(self, str(_place(idx, len(self))))
+        return getattr(self, self._get_abs_string_index(idx))
+
+    def _get_abs_string_index(self, idx: Any) -> str:
+        """The name of the value at a position, also one from the end."""
+        return str(_place(idx, len(self)))
 
     def __setitem__(self, idx: int, param: Any) -> None:
-        setattr(self, str(_place(idx, len(self))), _kept(param))
+        setattr(self, self._get_abs_string_index(idx), _kept(param))
 
     def __len__(self) -> int:
         return self._size

@@ -440,12 +440,15 @@ class Transformer(Module):
         else:
             decoder_layer = TransformerDecoderLayer(*layer, **place)
             self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, last_norm())
-        for param in self.parameters():
-            if param.dim() > 1:
-                xavier_uniform_(param)
+        self._reset_parameters()
         self.d_model = d_model
         self.nhead = nhead
         self.batch_first = batch_first
+
+    def _reset_parameters(self) -> None:
+        for param in self.parameters():
+            if param.dim() > 1:
+                xavier_uniform_(param)
 
     def forward(
         self,

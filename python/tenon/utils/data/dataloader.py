@@ -447,6 +447,9 @@ class DataLoader(Generic[T_co]):
         return {**self.__dict__, "_workers": None}
 
     def __iter__(self) -> Iterator[Any]:
+        return self._get_iterator()
+
+    def _get_iterator(self) -> Iterator[Any]:
         if self.num_workers == 0:
             return _SingleProcessDataLoaderIter(self)
         self._processes = _get_distributed_settings()
