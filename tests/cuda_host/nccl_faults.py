@@ -50,20 +50,24 @@ def stream() -> None:
     assert RANK == 1 or time.monotonic() - start > 1.0
 
 
+LARGE = 1 << 21
+
+
 def memory() -> None:
-    """A tensor that the program lets go of stays until all ranks have had it."""
+    """A tensor that the program lets go of stays until all ranks have had it; behind a barrier what
+    was started before has ended, whoever waited for it. It takes longer than the barrier's own."""
     join()
     dist.all_reduce(torch.ones(1, device="cuda"))
     dist.barrier()
     if RANK == 1:
         time.sleep(1)
     for dtype in (torch.float32, torch.float16):
-        given = torch.full((65536,), RANK + 1.0, device="cuda", dtype=dtype)
-        out = torch.zeros(3 * 65536, device="cuda", dtype=dtype)
+        given = torch.full((LARGE,), RANK + 1.0, device="cuda", dtype=dtype)
+        out = torch.zeros(3 * LARGE, device="cuda", dtype=dtype)
         dist.all_gather_into_tensor(out, given, async_op=True)
         del given
         for _ in range(4):
-            torch.full((65536,), 99.0, device="cuda", dtype=dtype)
+            torch.full((LARGE,), 99.0, device="cuda", dtype=dtype)
         dist.barrier()
         assert out.view(3, -1)[:, 0].tolist() == [1, 2, 3] == out.view(3, -1)[:, -1].tolist()
 

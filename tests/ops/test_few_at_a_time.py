@@ -114,9 +114,9 @@ def test_windows_of_two_columns(width: int, dtype: str) -> None:
     want = pairs.max(-1)
     values, at = F.max_pool2d(t, (1, 2), return_indices=True)
     assert np.array_equal(values.numpy(), want, equal_nan=True)
-    # The first NaN, or the first of the largest.
-    first = np.where(np.isnan(pairs).any(-1), np.isnan(pairs).argmax(-1), pairs.argmax(-1))
-    column = first + 2 * np.arange(width // 2) + width * np.arange(5)[:, None]
+    # The last NaN, or the first of the largest.
+    place = np.where(np.isnan(pairs).any(-1), np.isnan(pairs[..., 1]), pairs.argmax(-1))
+    column = place + 2 * np.arange(width // 2) + width * np.arange(5)[:, None]
     assert np.array_equal(at.numpy(), column)
     line = F.max_pool1d(t[:, :, 0], 2)
     assert np.array_equal(line.numpy(), want[:, :, 0], equal_nan=True)

@@ -131,7 +131,7 @@ _running: set[Operation] = set()
 class Operation:
     """One operation that was started. `after` runs once, when it was waited for. senders: where it
     receives from any of these ranks of the default group, which an engine does not watch. there:
-    the device that makes it."""
+    the device that makes it; world: of which group."""
 
     def __init__(
         self,
@@ -140,9 +140,10 @@ class Operation:
         after: Callable[[], None] | None,
         senders: list[int] | None,
         there: Any = None,
+        world: World | None = None,
     ) -> None:
         self._handle, self._keep, self._after = handle, keep, after
-        self._senders, self._there = senders, there
+        self._senders, self._there, self.world = senders, there, world
         self._error: BaseException | None = None
         self._ended = False
 
@@ -195,6 +196,11 @@ class Operation:
         after, self._after = self._after, None
         if after is not None:
             after()
+
+    def settle(self) -> None:
+        """Waits for its end, well or not: how it ended is told to those who wait() for it."""
+        while not self.done():
+            library().lib.tn_work_wait(self._handle, _SLICE_MS)
 
     def peer(self) -> int:
         """The rank in the group whose message it was."""
@@ -323,7 +329,7 @@ class World:
                 self._handle, c.byref(exchange), c.byref(there), c.byref(handle)
             )
         library().check(status)
-        operation = Operation(handle, (input, output, event), after, senders, device)
+        operation = Operation(handle, (input, output, event), after, senders, device, self)
         for ended in [o for o in _running if o.done()]:
             ended.sweep()
             _running.discard(ended)
@@ -335,6 +341,11 @@ class World:
         """Whether the engine makes an operation in memory of a device."""
         exchange = _Exchange(kind, op, dtype, 0, 0, dtype, 1)
         return bool(library().lib.tn_world_takes(self._handle, c.byref(exchange), device))
+
+    def settle(self) -> None:
+        """Waits until what this process has started has ended, on the device, too."""
+        for operation in [o for o in _running if o.world is self]:
+            operation.settle()
 
     def abort(self, code: int) -> None:
         """Ends all processes, where the engine can."""

@@ -127,11 +127,13 @@ class ProcessGroup:
         return distributed.barrier(self, async_op=True)
 
     def _finish_device_work(self) -> None:
-        """Waits for what this process has queued on the device that the group's engine uses."""
+        """Waits for what this process has queued on the device that the group's engine uses, and
+        for operations of the group there, which other streams need not have waited for."""
         if self._there is not None:
             from tenon._device.streams import current_stream
 
             current_stream(self._there.device).synchronize()
+            self._there.settle()
 
     def _part(
         self, ranks: list[int], seconds: float, worlds: tuple[Any, Any] | None = None
