@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tenon as tn
-from products import DTYPES, check, drawn
+from products import DTYPES, check, check_added, check_batches, drawn
 
 SIZES = [  # m, n, k
     (128, 128, 128),
@@ -43,40 +43,14 @@ def test_products(left: str, right: str, dtype: tn.dtype) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_what_is_added_and_where_it_goes(dtype: tn.dtype) -> None:
     rng = np.random.default_rng(4)
-    eps = DTYPES[dtype]
     for layout, (m, n, k) in zip(LAYOUTS, [SIZES[i] for i in (1, 5, 3, 8, 6)], strict=True):
-        a, b = drawn(rng, (m, k), "rows", dtype), drawn(rng, (k, n), layout, dtype)
-        x, y = a.double().numpy(), b.double().numpy()
-        for shape in [(n,), (m, n), (m, 1)]:
-            c = drawn(rng, shape, "part", dtype)
-            z = c.double().numpy()
-            for alpha, beta in [(1, 1), (1, 0.5), (-2, 1), (3, 0)]:
-                size = abs(alpha) * (np.abs(x) @ np.abs(y)) + abs(beta) * np.abs(z)
-                exact = alpha * (x @ y) + beta * z
-                check(tn.addmm(c, a, b, alpha=alpha, beta=beta), exact, size, eps)
-                for out in (tn.zeros(n, m, dtype=dtype).T, tn.zeros(m, 2 * n, dtype=dtype)[:, ::2]):
-                    tn.addmm(c, a, b, alpha=alpha, beta=beta, out=out)
-                    check(out, exact, size, eps)
-        own = drawn(rng, (m, n), layout, dtype)
-        exact = 0.25 * own.double().numpy() + x @ y
-        own.addmm_(a, b, beta=0.25)
-        check(own, exact, np.abs(x) @ np.abs(y) + 1, eps)
-        nothing = tn.full((n,), float("nan"), dtype=dtype)
-        assert not tn.addmm(nothing, a, b, beta=0).isnan().any()
+        check_added(rng, m, n, k, layout, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_batches(dtype: tn.dtype) -> None:
     rng = np.random.default_rng(5)
-    for layout in ["rows", "columns"]:
-        a, b = drawn(rng, (3, 120, 90), "rows", dtype), drawn(rng, (3, 90, 128), layout, dtype)
-        c = drawn(rng, (3, 120, 128), "rows", dtype)
-        x, y, z = (t.double().numpy() for t in (a, b, c))
-        size = np.abs(x) @ np.abs(y) + np.abs(z)
-        check(a @ b, x @ y, size, DTYPES[dtype])
-        check(tn.baddbmm(c, a, b), x @ y + z, size, DTYPES[dtype])
-        check(a @ b[1], x @ y[1], np.abs(x) @ np.abs(y[1]), DTYPES[dtype])
-        check(a[2] @ b, x[2] @ y, np.abs(x[2]) @ np.abs(y), DTYPES[dtype])
+    check_batches(rng, 120, 128, 90, dtype)
 
 
 def test_an_infinite_element_stays_in_its_row_and_column() -> None:

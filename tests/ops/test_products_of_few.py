@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tenon as tn
 import tenon.nn.functional as F
-from products import DTYPES, check, drawn
+from products import DTYPES, check, check_added, check_batches, drawn
 
 ROWS = [2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 17, 33, 64, 65]
 SIZES = [(257, 300), (40, 1653), (67, 1100), (1030, 71), (300, 229), (16, 4100)]  # k, n
@@ -32,40 +32,14 @@ def test_products(layout: str, dtype: tn.dtype) -> None:
 @pytest.mark.parametrize("layout", ["rows", "columns"])
 def test_what_is_added_and_where_it_goes(layout: str, dtype: tn.dtype) -> None:
     rng = np.random.default_rng(4)
-    eps = DTYPES[dtype]
     for m, (k, n) in zip([2, 5, 7, 16, 33], [*SIZES[:4], (300, 301)], strict=True):
-        a, b = drawn(rng, (m, k), "rows", dtype), drawn(rng, (k, n), layout, dtype)
-        x, y = a.double().numpy(), b.double().numpy()
-        for shape in [(n,), (m, n), (m, 1), (1,)]:
-            c = drawn(rng, shape, "rows", dtype)
-            z = c.double().numpy()
-            for alpha, beta in [(1, 1), (1, 0.5), (-2, 1), (3, 0)]:
-                size = abs(alpha) * (np.abs(x) @ np.abs(y)) + abs(beta) * np.abs(z)
-                exact = alpha * (x @ y) + beta * z
-                check(tn.addmm(c, a, b, alpha=alpha, beta=beta), exact, size, eps)
-                out = tn.full((n, m), float("nan"), dtype=dtype).T
-                tn.addmm(c, a, b, alpha=alpha, beta=beta, out=out)
-                check(out, exact, size, eps)
-        own = drawn(rng, (m, n), "rows", dtype)
-        exact = 0.25 * own.double().numpy() + x @ y
-        own.addmm_(a, b, beta=0.25)
-        check(own, exact, np.abs(x) @ np.abs(y) + 1, eps)
-        nothing = tn.full((n,), float("nan"), dtype=dtype)
-        assert not tn.addmm(nothing, a, b, beta=0).isnan().any()
+        check_added(rng, m, n, k, layout, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_batches(dtype: tn.dtype) -> None:
     rng = np.random.default_rng(5)
-    for layout in ["rows", "columns"]:
-        a, b = drawn(rng, (3, 6, 300), "rows", dtype), drawn(rng, (3, 300, 400), layout, dtype)
-        c = drawn(rng, (3, 6, 400), "rows", dtype)
-        x, y, z = (t.double().numpy() for t in (a, b, c))
-        size = np.abs(x) @ np.abs(y) + np.abs(z)
-        check(a @ b, x @ y, size, DTYPES[dtype])
-        check(tn.baddbmm(c, a, b), x @ y + z, size, DTYPES[dtype])
-        check(a @ b[1], x @ y[1], np.abs(x) @ np.abs(y[1]), DTYPES[dtype])
-        check(a[2] @ b, x[2] @ y, np.abs(x[2]) @ np.abs(y), DTYPES[dtype])
+    check_batches(rng, 6, 400, 300, dtype)
 
 
 def test_a_row_alone_is_what_it_is_among_others_when_it_is_infinite() -> None:
