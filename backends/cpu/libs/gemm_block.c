@@ -90,6 +90,7 @@ static tn_status run_tasks(void *arg, int64_t begin, int64_t end) {
     uint64_t bytes;
     void *strips;
     tn_status st = cpu_room(room_mul(j->rows, j->deep), (size_t)j->item, &bytes, &strips);
+    if (st) return st;
     for (int64_t t = begin; t < end && st == TN_OK; t++) {
         int64_t i = t % j->row_blocks * j->rows, p = t / j->row_blocks * j->per_task;
         int64_t m = j->g->m - i < j->rows ? j->g->m - i : j->rows;
@@ -136,10 +137,11 @@ static double cost(const gemm_args *g, const gemm_tiles *tiles) {
 bool cpu_gemm_has_block(const gemm_args *g) {
     const gemm_tiles *tiles = cpu_gemm_tiles(g->dtype);
     if (!tiles || !tiles->block || g->m < SIDE || g->n < SIDE || g->k < SIDE) return false;
-    gemm_args turned = gemm_transposed(g);
     double least = (double)g->m * (double)g->n * (double)g->k;
+    if (least <= SMALL) return false;
+    gemm_args turned = gemm_transposed(g);
     double as_is = cost(g, tiles), other = cost(&turned, tiles);
-    return least > SMALL && WASTE * least > (as_is < other ? as_is : other) * tiles->lanes;
+    return WASTE * least > (as_is < other ? as_is : other) * tiles->lanes;
 }
 
 /* How entry j->e is cut into tasks: blocks of rows by groups of panels, as many as keep TASKS threads
