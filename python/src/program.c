@@ -60,6 +60,12 @@ static PyObject *is_recording(PyObject *unused, PyObject *none) {
     return PyBool_FromLong(tn_program_is_recording());
 }
 
+static PyObject *version(PyObject *unused, PyObject *o) {
+    (void)unused;
+    if (!tnp_is_tensor(o)) return PyErr_Format(PyExc_TypeError, "_program_version takes a tensor");
+    return PyLong_FromUnsignedLong(tn_tensor_version(tnp_of(o)));
+}
+
 /* Makes the numbers of sizes that are read while the thread records; set once. */
 static PyObject *size_maker;
 
@@ -457,6 +463,7 @@ static PyMethodDef functions[] = {
     {"_deferred_calls", deferred_calls, METH_NOARGS, "How many calls of the thread wait."},
     {"_program_begin", begin, METH_NOARGS, "Starts recording the thread's operators."},
     {"_program_is_recording", is_recording, METH_NOARGS, "Whether the thread records."},
+    {"_program_version", version, METH_O, "A tensor's `_version`, which is no look at it."},
     {"_program_size_maker", set_size_maker, METH_O, "What makes numbers of sizes in recordings."},
     {"_program_input", add_input, METH_VARARGS, "(program, tensor, name)"},
     {"_program_weight", add_weight, METH_VARARGS, "(program, tensor, name, kind)"},

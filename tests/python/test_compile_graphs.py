@@ -219,6 +219,29 @@ def test_cond(value: float) -> None:
         tn.cond(tn.ones(2) > 0, abs, abs, (x,))
 
 
+def test_ways_of_cond_write_to_their_own_tensors() -> None:
+    """Both are called, so that what one writes to must not be seen behind it."""
+    seen = tn.zeros(2)
+
+    def own(x: tn.Tensor) -> tn.Tensor:
+        y, z = tn.zeros_like(x), tn.zeros(2)
+        z[:1].copy_(y.add_(x)[1:])
+        return z.mul_(2)
+
+    def choose(way: Callable[[tn.Tensor], tn.Tensor]) -> Callable[[tn.Tensor], tn.Tensor]:
+        return lambda x: tn.cond(x.sum() > 0, way, lambda a: a * 3, (x,))
+
+    ones = tn.ones(2)
+    checked(choose(own), [(ones,), (-ones,)], fullgraph=True)
+    ways: list[Callable[[tn.Tensor], tn.Tensor]] = [
+        lambda a: seen.add_(a), lambda a: a.mul_(2), lambda a: a[0].fill_(1) + a,
+        lambda a: tn.mul(a, a, out=seen),
+    ]  # fmt: skip
+    for way in ways:
+        with tn.no_grad(), pytest.raises(RuntimeError, match="cond: true_fn writes to a tensor"):
+            tn.compile(choose(way), backend=CompileCounter())(-ones)
+
+
 # ---- What graphs depend on -----------------------------------------------------------------------
 
 

@@ -288,6 +288,36 @@ def gradients_of_branches(t: Any) -> Any:
     return said
 
 
+def gradients_of_captured(t: Any) -> Any:
+    """Nor to what a branch takes from around it: a weight, results of others."""
+    export = importlib.import_module(f"{t.__name__}.export")
+
+    class Net(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = t.nn.Parameter(t.full((2,), 4.0))
+
+        def forward(self, x: Any) -> Any:
+            half, last = self.w * 0.5, self.w.exp()
+
+            def roots(x: Any) -> Any:
+                return (self.w * x).sqrt() + half.log() * last
+
+            return t.cond(
+                x.sum() > 0, roots, lambda x: (self.w - x).sqrt() + (half - x).log(), (x,)
+            )
+
+    said = []
+    for value in (4.0, -4.0):
+        net, x = Net(), t.full((2,), value, requires_grad=True)
+        for run in (net, export.export(net, (t.ones(2),)).module()):
+            net.w.grad = x.grad = None
+            run(x).sum().backward()
+            weight = dict(run.named_parameters())["w"]
+            said += [[round(v, 5) for v in g.tolist()] for g in (x.grad, weight.grad)]
+    return said
+
+
 def frozen_scripts(t: Any) -> Any:
     plain = net(t).eval()
     made = t.jit.freeze(t.jit.script(plain))
@@ -358,7 +388,7 @@ PROGRAMS = {
         futures, scripts_are_functions, scripted_modules, traced_modules, traced_functions,
         words_of_scripts, marks_of_scripts, exported_programs, exported_files, free_sizes,
         frozen_scripts, not_in_scripts, texts_as_scripts, trees_of_exports, hints_of_sizes,
-        gradients_of_branches,
+        gradients_of_branches, gradients_of_captured,
     )
 }  # fmt: skip
 

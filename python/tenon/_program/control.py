@@ -7,7 +7,9 @@ from typing import Any
 
 import tenon
 from tenon import _C
+from tenon._tape.call_modes import TorchFunctionMode
 from tenon.utils import _pytree
+from tenon.utils.weak import WeakTensorKeyDictionary
 
 
 def cond(
@@ -19,7 +21,8 @@ def cond(
     """true_fn(*operands) where pred holds, else false_fn(*operands).
 
     While a program is recorded both are called, and pred selects among their results: they must
-    agree in structure, shapes and dtypes, and only compute.
+    agree in structure, shapes and dtypes, and only compute. RuntimeError if they do not, or if one
+    writes to a tensor that it has not made.
     """
     if isinstance(pred, tenon.Tensor) and pred.numel() != 1:
         raise RuntimeError(f"cond: pred must have one element, not {pred.numel()}")
@@ -27,29 +30,58 @@ def cond(
         raise RuntimeError(f"cond: operands is a tuple, not {type(operands).__name__}")
     if not isinstance(pred, tenon.Tensor) or not _C._program_is_recording():
         return true_fn(*operands) if bool(pred) else false_fn(*operands)
-    yes, spec = _pytree.tree_flatten(true_fn(*_taken_if(pred, operands)))
-    no, other = _pytree.tree_flatten(false_fn(*_taken_if(~pred.bool(), operands)))
+    here = pred.reshape(()).bool()
+    yes, spec = _pytree.tree_flatten(_Branch("true_fn", here).run(true_fn, operands))
+    no, other = _pytree.tree_flatten(_Branch("false_fn", ~here).run(false_fn, operands))
     if spec != other:
         raise RuntimeError("cond: true_fn and false_fn return different structures")
-    return spec.unflatten([_select(pred, a, b) for a, b in zip(yes, no, strict=True)])
+    return spec.unflatten([_select(here, a, b) for a, b in zip(yes, no, strict=True)])
 
 
-def _taken_if(pred: Any, operands: Any) -> Any:
-    """The operands, to which no gradient comes where pred does not hold: that of a branch which is
-    not taken may be none (sqrt below 0), and 0 times it would be NaN."""
-    if not tenon.is_grad_enabled():
-        return operands
-    here = pred.reshape(()).bool()
+class _Branch(TorchFunctionMode):
+    """One way of a recorded `cond`, which no gradient leaves where it is not taken: that of such a
+    way may be none (sqrt below 0), and 0 times it would be NaN. What comes in, as an operand or
+    because the function captures it, is cut off there when an operator first takes it."""
 
-    def one(t: Any) -> Any:
-        if not (t.is_floating_point() or t.is_complex()):
+    def __init__(self, name: str, here: Any) -> None:
+        self.name, self.here = name, here
+        self.made: Any = WeakTensorKeyDictionary()
+        self.came_in: dict[int, tuple[Any, Any, int]] = {}  # what stands for it, and its version
+
+    def run(self, function: Callable[..., Any], operands: Any) -> Any:
+        with self:
+            result = function(*operands)
+        if any(_C._program_version(t) != version for _, t, version in self.came_in.values()):
+            raise RuntimeError(
+                f"cond: {self.name} writes to a tensor that it has not made. While a program is "
+                "recorded both ways are called: return what is new instead"
+            )
+        return result
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(func, "__name__", "") == "__get__":  # an attribute: no tensor, or a view
+            return func(*args)
+        args, kwargs = _pytree.tree_map_only(tenon.Tensor, self._let_in, (args, kwargs or {}))
+        result = func(*args, **kwargs)
+        _pytree.tree_map_only(tenon.Tensor, self._keep, result)
+        return result
+
+    def _keep(self, t: Any) -> None:
+        self.made[t] = True
+
+    def _let_in(self, t: Any) -> Any:
+        if t in self.made:
             return t
-        return tenon.where(here, t, t.detach())
+        if id(t) not in self.came_in:
+            cut = tenon.is_grad_enabled() and (t.is_floating_point() or t.is_complex())
+            stand_in = tenon.where(self.here, t, t.detach()) if cut else t
+            self.came_in[id(t)] = (t, stand_in, _C._program_version(stand_in))
+        return self.came_in[id(t)][1]
 
-    return _pytree.tree_map_only(tenon.Tensor, one, operands)
 
-
-def _select(pred: Any, yes: Any, no: Any) -> Any:
+def _select(here: Any, yes: Any, no: Any) -> Any:
     if not isinstance(yes, tenon.Tensor) or not isinstance(no, tenon.Tensor):
         if yes is no or (type(yes) is type(no) and yes == no):
             return yes
@@ -59,4 +91,4 @@ def _select(pred: Any, yes: Any, no: Any) -> Any:
             f"cond: true_fn returns {yes.dtype} {list(yes.shape)}, false_fn {no.dtype} "
             f"{list(no.shape)}"
         )
-    return tenon.where(pred.reshape(()).bool(), yes, no)
+    return tenon.where(here, yes, no)
