@@ -454,6 +454,25 @@ def check_layouts() -> None:
     close(x.grad.to_local(), torch.full((4,), SIZE * (SIZE + 1) / 2.0).double(), "grad_placements")
 
 
+def check_gradients_that_are_asked_for() -> None:
+    """autograd.grad() answers with DTensors, and takes gradients in any layout."""
+    plain, weights = numbers(4, 6).requires_grad_(), numbers(4, 6) + 2
+    (first,) = torch.autograd.grad((plain**3 * weights).sum(), plain, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), plain)
+    for own, other in itertools.product(layouts(2), layouts(2)):
+        text = f"{own}, {other}"
+        x = distribute_tensor(plain.detach(), MESH, own).requires_grad_()
+        given = distribute_tensor(weights, MESH, other)
+        (got,) = torch.autograd.grad(x**3, x, given, create_graph=True)
+        assert isinstance(got, DTensor) and got.placements == own, text
+        close(got.full_tensor(), first, text)
+        (got,) = torch.autograd.grad(got.square().sum(), x)
+        close(got.full_tensor(), second, text)
+        (x**3).backward(given)
+        torch.autograd.backward([x**3], [given])
+        close(x.grad.full_tensor(), 2 * first, text)
+
+
 def check_sources() -> None:
     """Numbers are those of the first process, unless nobody's are asked for."""
     own = torch.full((4, 2), RANK + 1.0)

@@ -31,6 +31,7 @@ from ranks import run
         ("dtensors.py", "functions"),
         ("dtensors.py", "rules"),
         ("dtensors.py", "layouts"),
+        ("dtensors.py", "gradients_that"),
         ("dtensors.py", "sources"),
         ("dtensors.py", "mistakes"),
         ("tensor_parallel.py", "tensor"),
@@ -39,7 +40,6 @@ from ranks import run
         ("fsdp.py", "fully"),
         ("fsdp.py", "cut"),
         ("fsdp.py", "memory"),
-        ("fsdp.py", "gathers"),
         ("fsdp.py", "accumulation"),
         ("fsdp.py", "flat"),
         ("fsdp.py", "states"),  # and those by earlier names
@@ -56,6 +56,10 @@ from ranks import run
         ("fsdp.py", "what_mixed"),
         ("fsdp.py", "modules"),
         ("fsdp.py", "mistakes"),
+        ("fsdp_passes.py", "gathers"),
+        ("fsdp_passes.py", "sums"),
+        ("fsdp_passes.py", "a_pass_that_fails"),
+        ("fsdp_passes.py", "parameters_that_stay"),
         ("pipelines.py", "one"),
         ("pipelines.py", "several"),
         ("pipelines.py", "models"),
@@ -69,7 +73,8 @@ def test_two_processes_compute_what_one_does(program: str, check: str) -> None:
 
 @pytest.mark.slow
 def test_a_mesh_of_two_dimensions() -> None:
-    assert run("gloo", 4, "dtensors.py", "products", "layouts", "averages").count("ok") == 4
+    checks = ("products", "layouts", "averages", "gradients_that")
+    assert run("gloo", 4, "dtensors.py", *checks).count("ok") == 4
     assert run("gloo", 4, "fsdp.py", "hybrid_mesh", "mesh_of_tensors").count("ok") == 4
 
 

@@ -94,7 +94,14 @@ def _gradients_of(outputs: Sequence[Tensor], grads: Any) -> tuple[Tensor | None,
     grads = (grads,) if isinstance(grads, Tensor) else tuple(grads)
     if len(grads) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
-    return grads
+    if (several := _of_several_processes()) is None:
+        return grads
+    return tuple(several.gradient_part(t, g) for t, g in zip(outputs, grads, strict=True))
+
+
+def _of_several_processes() -> Any:
+    """The module of DTensors, where a program has it."""
+    return sys.modules.get("tenon.distributed.tensor._api")
 
 
 def backward(
@@ -190,6 +197,8 @@ def grad(
         )
     else:
         results = _C._grad(roots, wanted, gradients, retain, create_graph, unused)
+        if (several := _of_several_processes()) is not None:
+            results = map(several.gradient_of, wanted, results)
     if materialize_grads:
         results = tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(results, wanted))
     return tuple(results)

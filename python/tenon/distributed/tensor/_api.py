@@ -204,14 +204,11 @@ class DTensor(Tensor):
     @property
     def grad(self) -> DTensor | None:  # type: ignore[override]
         """The gradient, cut as the tensor is."""
-        found = Tensor.grad.__get__(self)
-        return None if found is None else make(found, self._grad_spec())
+        return gradient_of(self, Tensor.grad.__get__(self))
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        if isinstance(value, DTensor):
-            value = value.redistribute(placements=self._grad_spec().placements).to_local()
-        Tensor.grad.__set__(self, value)
+        Tensor.grad.__set__(self, gradient_part(self, value))
 
     def _grad_spec(self) -> Spec:
         return self._spec.with_layout(dual(self.placements))
@@ -235,8 +232,7 @@ class DTensor(Tensor):
 
     def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
         """Computes the gradients of what the tensor was made of."""
-        if isinstance(gradient, DTensor):
-            gradient = gradient.redistribute(placements=self._grad_spec().placements).to_local()
+        gradient = gradient_part(self, gradient)
         with DisableTorchFunctionSubclass():
             Tensor.backward(self, gradient, *args, **kwargs)
 
@@ -336,6 +332,18 @@ def make(local: Tensor, spec: Spec) -> DTensor:
     made = Tensor.as_subclass(local, DTensor)
     made._spec = spec
     return made
+
+
+def gradient_of(t: Tensor, found: Any) -> Any:
+    """A gradient of `t` that was computed, or None: of a DTensor a DTensor."""
+    return make(found, t._grad_spec()) if found is not None and isinstance(t, DTensor) else found
+
+
+def gradient_part(t: Tensor, given: Any) -> Any:
+    """A gradient of `t` that a program gives: of a DTensor the part that lies as its own."""
+    if not isinstance(t, DTensor) or not isinstance(given, DTensor):
+        return given
+    return given.redistribute(placements=t._grad_spec().placements).to_local()
 
 
 def leaf(local: Tensor, spec: Spec, requires_grad: bool, cls: type = DTensor) -> DTensor:
