@@ -47,7 +47,7 @@ class _State:
 
     def hide(self) -> None:
         self.wholes = None
-        self.unit.shown = False
+        self.unit.shown = self.unit.lent = False
         self.waiting = set()
         _unit.place(self.owned, self.sharded)
         self.unit.let_go()
@@ -58,6 +58,7 @@ class _State:
             whole = [self.unit.again(i) for i in range(len(self.owned))]
             self.show([w.detach().requires_grad_(o.param.requires_grad)
                        for w, o in zip(whole, self.owned, strict=True)])  # fmt: skip
+            self.unit.lent = True
 
     def received(self) -> None:
         if self.reshards_after_backward:
@@ -87,6 +88,8 @@ class FSDPModule:
         """Gathers the parameters of this module until reshard(). async_op: only begins it, and
         gives a handle to wait for the end."""
         state = self._fsdp_state
+        if state.unit.outlived():
+            state.hide()
         if async_op:
             state.unit.begin()
             return UnshardHandle(self)
@@ -165,6 +168,8 @@ def _units_of(modules: list[Any]) -> list[Unit]:
 def _run(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """A call of a module with whole parameters."""
     state: _State = module._fsdp_state
+    if state.unit.outlived():
+        state.hide()
     if state.policy.cast_forward_inputs and state.policy.param_dtype is not None:
         args, kwargs = _unit.cast((args, kwargs), state.policy.param_dtype)
     if state.depth or not state.owned or (state.wholes is not None and not state.reshards):

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import tenon
-from tenon import Tensor, distributed
+from tenon import _C, Tensor, distributed
 from tenon.autograd import Function
 from tenon.autograd.graph import saved_tensors_hooks
-from tenon.distributed._collectives import ReduceOp, Work
-from tenon.distributed.fsdp import _ahead
+from tenon.distributed._collectives import Work
+from tenon.distributed.fsdp import _ahead, _sums
 from tenon.distributed.tensor.placement_types import Shard
 from tenon.nn.modules.module import Module
 
@@ -77,14 +77,6 @@ class Groups:
         return 1 if self.same is None else distributed.get_world_size(self.same)
 
 
-def _rows(piece: Piece, groups: Groups) -> tuple[int, int, int]:
-    """(rows of any full part, rows of this rank's, elements of a row)"""
-    size = piece.shape[piece.dim]
-    full = -(-size // groups.parts)
-    mine, _ = Shard.local_shard_size_and_offset(size, groups.parts, groups.rank)
-    return full, mine, math.prod(n for d, n in enumerate(piece.shape) if d != piece.dim)
-
-
 def own_rows(whole: Tensor, groups: Groups, dim: int = 0) -> Tensor:
     """This rank's part of a tensor, as memory of its own."""
     size, start = Shard.local_shard_size_and_offset(whole.shape[dim], groups.parts, groups.rank)
@@ -136,7 +128,6 @@ class Unit:
     syncs: bool = True
     reduces_copies: bool = True
     divisor: float | None = None
-    hook: Any = None  # hook(state, gradient) of register_comm_hook
     # In forward, in backward: whether the unit that came next the last time is gathered ahead, and
     # those that are in any case.
     ahead: tuple[bool, bool] = (True, True)
@@ -148,7 +139,16 @@ class Unit:
         self._live: dict[int, tuple[int, int]] = {}  # piece -> (address, bytes) of this forward
         self._coming: _Gathering | None = None  # all pieces, begun ahead
         self.shown = False  # modules have the whole of it
+        self.lent = False  # they have it of backward, which records nothing for the parts
         self.follows: list[Unit | None] = [None, None]  # what came next, in forward, in backward
+
+    def rows(self, number: int) -> tuple[int, int, int]:
+        """Of a piece: rows of any full part, rows of this rank's, elements of a row."""
+        piece = self.pieces[number]
+        size = piece.shape[piece.dim]
+        full = -(-size // self.groups.parts)
+        mine, _ = Shard.local_shard_size_and_offset(size, self.groups.parts, self.groups.rank)
+        return full, mine, math.prod(n for d, n in enumerate(piece.shape) if d != piece.dim)
 
     # ---- Exchange ----
 
@@ -161,7 +161,7 @@ class Unit:
         for dtype, places in kinds.items():
             sizes = []
             for at in places:
-                full, _, row = _rows(self.pieces[numbers[at]], self.groups)
+                full, _, row = self.rows(numbers[at])
                 sizes.append(full * row)
             device = self.device or parts[places[0]].device
             flat = tenon.zeros(sum(sizes), dtype=dtype, device=device)
@@ -208,45 +208,11 @@ class Unit:
         with tenon.no_grad():
             return self._gathered(numbers, [self.pieces[i].part().detach() for i in numbers])
 
-    def _scattered(self, numbers: Sequence[int], grads: Sequence[Tensor]) -> list[Tensor]:
-        """This rank's parts of the averages of gradients."""
-        result: dict[int, Tensor] = {}
-        kinds: dict[Any, list[int]] = {}
-        for at, g in enumerate(grads):
-            kinds.setdefault(self.precision.reduce or g.dtype, []).append(at)
-        for dtype, places in kinds.items():
-            layout = [_rows(self.pieces[numbers[at]], self.groups) for at in places]
-            sizes = [full * row for full, _, row in layout]
-            table = grads[places[0]].new_zeros((self.groups.parts, sum(sizes)), dtype=dtype)
-            start = 0
-            for at, size, (full, _, row) in zip(places, sizes, layout, strict=True):
-                whole = self.pieces[numbers[at]].rows_of(grads[at]).to(dtype)
-                for rank in range(self.groups.parts):
-                    piece = whole[rank * full * row : (rank + 1) * full * row]
-                    table[rank, start : start + piece.numel()].copy_(piece)
-                start += size
-            mine = self._reduced(table)
-            start = 0
-            for at, size, (_, rows, row) in zip(places, sizes, layout, strict=True):
-                piece = self.pieces[numbers[at]]
-                part = piece.of_rows(mine[start : start + rows * row], rows)
-                kept = grads[at].dtype if self.precision.keeps_low else piece.dtype
-                result[at] = part.to(dtype=kept, device=piece.part().device).clone()
-                start += size
-        return [result[at] for at in range(len(numbers))]
-
-    def _reduced(self, table: Tensor) -> Tensor:
-        divisor = self.divisor or self.groups.parts * self.groups.copies
-        if self.groups.parts > 1:
-            mine = table.new_empty(table.shape[1])
-            distributed.reduce_scatter_tensor(mine, table.view(-1), ReduceOp.SUM, self.groups.cut)
-        else:
-            mine = table[0]
-        if self.groups.copies > 1 and self.reduces_copies:
-            distributed.all_reduce(mine, ReduceOp.SUM, self.groups.same)
-        return mine.div_(divisor)
-
     # ---- Forward and backward ----
+
+    def outlived(self) -> bool:
+        """Whether modules still have the whole of a backward pass that is over."""
+        return self.lent and not _C._current_pass()[0]
 
     def unshard(self) -> list[Tensor]:
         """The whole of all pieces, through which gradients come back to the parts."""
@@ -277,8 +243,7 @@ class Unit:
         if not self.syncs:
             self._pending.update(zip(numbers, whole, strict=True))
             return [None] * len(numbers)
-        with tenon.no_grad():
-            return self._scattered(numbers, whole)
+        return _sums.parts_of(self, numbers, whole)
 
     @contextmanager
     def keeping_places(self, wholes: Sequence[Tensor]) -> Iterator[None]:

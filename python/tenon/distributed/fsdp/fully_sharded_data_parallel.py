@@ -340,7 +340,7 @@ class FullyShardedDataParallel(Module):
             _unit.place(f.owned, f.wholes(flat))
 
     def _hide(self) -> None:
-        self._unit.shown = False
+        self._unit.shown = self._unit.lent = False
         self._unit.let_go()
         for i, f in enumerate(self._flats):
             if f.keeps:
@@ -356,6 +356,7 @@ class FullyShardedDataParallel(Module):
                 self._unit.again(i).detach().requires_grad_(f.trainable)
                 for i, f in enumerate(self._flats)
             ])  # fmt: skip
+            self._unit.lent = True
 
     @property
     def module(self) -> Module:
@@ -408,6 +409,8 @@ class FullyShardedDataParallel(Module):
         if casts and mixed.param_dtype is not None:
             args, kwargs = _unit.cast((args, kwargs), mixed.param_dtype)
         call = self._fsdp_wrapped_module
+        if self._unit.outlived():
+            self._hide()
         if self._depth or not self._flats or (self._unit.shown and not self._reshards):
             return call(*args, **kwargs)
         kept = self._unit.shown  # by summon_full_params
