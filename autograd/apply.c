@@ -197,6 +197,13 @@ static tn_status zeros_where_none(const tn_node *n, tn_tensor **g, bool *made) {
     return TN_OK;
 }
 
+static tn_status run_formula(tn_gctx *c) {
+    tni_tls.formulas++; /* what it takes from its node is no constant of whoever records it */
+    tn_status st = c->op->grad(c);
+    tni_tls.formulas--;
+    return st;
+}
+
 /* Runs an operator's gradient; `owner` is the node that the outside knows (n itself, or its slices). */
 static tn_status op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t needs,
                           tn_tensor **ret) {
@@ -215,12 +222,12 @@ static tn_status op_apply(tn_node *n, tn_node *owner, tn_tensor **g, uint64_t ne
         u.ntemps = 0;
         st = unpack(n, owner, &u);
         c.args = u.args;
-        if (st == TN_OK) st = op->grad(&c);
+        if (st == TN_OK) st = run_formula(&c);
         for (uint32_t i = 0; i < u.ntemps; i++) tn_tensor_unref(&u.temps[i]);
         free(u.temps);
         free(u.members);
     } else if (st == TN_OK) {
-        st = op->grad(&c);
+        st = run_formula(&c);
     }
     for (uint32_t i = 0; i < n->nouts; i++)
         if (made[i]) tn_tensor_unref(&g[i]);

@@ -11,6 +11,7 @@
 #include <tenon/ops_pointwise.h>
 #include <tenon/ops_reduce.h>
 #include <tenon/ops_shape.h>
+#include <tenon/program.h>
 
 #include "os_priv.h"
 #include "sparse_priv.h"
@@ -25,6 +26,15 @@ tn_status tni_constant(double value, uint64_t word, int32_t ndim, const int64_t 
     tn_device device = {(int32_t)((word & TN_W_DEVICE) >> 8), (int32_t)((word & TN_W_INDEX) >> 16)};
     tn_tensor *one, *number = tn_scalar_box_init(&box, tn_scalar_float(value));
     tn_tensor *same = NULL;
+    if (tn_program_is_recording()) { /* by operators, which a program has */
+        int64_t place = (int64_t)device.slot << 8 | device.index;
+        TN_TRY(tn_full((tn_ints){NULL, 0}, tn_scalar_float(value), (int64_t)(word & TN_W_DTYPE),
+                       place, ndim > 0 ? &one : ret_tensor));
+        if (ndim == 0) return TN_OK;
+        tn_status made = tn_expand(one, tn_ints_of(shape, ndim), 0, ret_tensor);
+        tn_tensor_unref(&one);
+        return made;
+    }
     TN_TRY(tn_tensor_new((int32_t)(word & TN_W_DTYPE), device, 0, NULL, &one));
     tni_grad_off();
     tn_status st = tn_copy_(one, number, 0, &same);
@@ -43,6 +53,7 @@ tn_status tni_clone_like(tn_tensor *g, const tn_tensor *like, tn_tensor **ret_te
     int64_t strides[TN_MAX_DIMS];
     tn_tensor *t, *same = NULL;
     const tn_view *l = &like->v;
+    if (tn_program_is_recording()) return tn_clone(g, TN_FORMAT_PRESERVE, ret_tensor);
     if (l->word & TN_W_DENSE)
         memcpy(strides, l->strides, sizeof *strides * (size_t)l->ndim);
     else

@@ -144,7 +144,10 @@ tn_status tni_host_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **
         if (!all[made] && h->cb.materialize)
             st = tni_constant(0.0, o->word, o->ndim, o->shape, &all[made]);
     }
+    uint32_t formulas = tni_tls.formulas;
+    tni_tls.formulas = 0; /* the function may well make constants */
     if (st == TN_OK) st = h->cb.apply(h->cb.ctx, n, all, n->nouts, ret, n->nedges);
+    tni_tls.formulas = formulas;
     for (uint32_t i = 0; i < made; i++) tn_tensor_unref(&all[i]);
     free(all);
     return st;

@@ -83,7 +83,8 @@ typedef struct tni_thread {
     tn_tensor *free_tensors;
     int32_t free_tensor_count;
     uint32_t exit_hook;                /* the free list is emptied at thread exit */
-    uint32_t drew, unused;             /* a random operator has run on meta (meta.c) */
+    uint32_t drew;                     /* a random operator has run on meta (meta.c) */
+    uint32_t formulas;                 /* gradients of operators that are being computed */
     struct tni_scratch *scratch;       /* memory lent to the running kernel */
     struct tni_current *streams;       /* the streams in force, where they are not the default */
     const struct tni_watcher *watcher; /* who sees the thread's work on its way; NULL: nobody */

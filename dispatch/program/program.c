@@ -210,6 +210,7 @@ int32_t tn_program_inputs(const tn_program *p) { return p ? p->ninputs : 0; }
 int32_t tn_program_outputs(const tn_program *p) { return p ? p->noutputs : 0; }
 int32_t tn_program_nodes(const tn_program *p) { return p ? p->nnodes : 0; }
 int64_t tn_program_reads(const tn_program *p) { return p ? p->reads : 0; }
+int tn_program_needs_parts(const tn_program *p) { return p && p->needs_parts; }
 const char *tn_program_read_where(const tn_program *p) { return p ? p->read_where : NULL; }
 
 tn_status tn_program_look_at(const tn_program *p, int32_t i, tn_program_look *ret_look) {

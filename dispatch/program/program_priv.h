@@ -84,6 +84,7 @@ typedef struct tni_plook {
 struct tn_program {
     _Atomic uint32_t refs;
     bool recording, recorded;
+    bool needs_parts; /* the recording failed: a gradient reads what a composite has kept */
     tni_pvalue *value;
     int32_t nvalues, value_room;
     tni_pnode *node;

@@ -347,6 +347,11 @@ static tn_status value_of(recorder *r, tn_tensor *t, int32_t *ret_id) {
     for (int32_t i = p->nvalues - 1; i >= 0; i--)
         if (p->value[i].role != TNI_P_WEIGHT && tni_p_shares(p->value[i].t, t))
             return add_alias(r, t, i, ret_id);
+    if (tni_tls.formulas) { /* kept by a part of an operator, of which the program has the whole */
+        p->needs_parts = true;
+        return tn_fail(TN_E_UNSUPPORTED, -1,
+                       "a gradient reads what an operator has kept and no node of the program has");
+    }
     TN_TRY(add(r, TNI_P_WEIGHT, t, ret_id));
     for (int32_t i = 0; i < p->nvalues; i++) /* a view of a declared weight is one, too */
         if (p->value[i].role == TNI_P_WEIGHT && p->value[i].kind && tni_p_shares(p->value[i].t, t))
@@ -357,15 +362,8 @@ static tn_status value_of(recorder *r, tn_tensor *t, int32_t *ret_id) {
 /* ---- The layer ---------------------------------------------------------------------------------*/
 
 static tn_status take(recorder *r, tni_pnode *n, tn_tensor **rets) {
-    bool list = n->op->flags & TNI_OP_LIST_OUT;
-    const tn_tensor_list *l = (const tn_tensor_list *)(const void *)rets;
-    return append(r, n, list ? l->v : rets, list ? (int32_t)l->n : n->op->nout);
-}
-
-static void drop_results(const tn_op *op, tn_tensor **rets) {
-    bool list = op->flags & TNI_OP_LIST_OUT;
-    if (list) tn_tensor_list_free((tn_tensor_list *)(void *)rets);
-    for (int i = 0; i < op->nout && !list; i++) tn_tensor_unref(&rets[i]);
+    tni_span s = tni_results(n->op, rets);
+    return append(r, n, s.v, (int32_t)s.n);
 }
 
 /* Some operators write to arguments by what other arguments say (batch_norm): versions tell. */
@@ -493,7 +491,7 @@ static tn_status call(void *ctx, tn_layer_call *next, const tn_op_info *info, vo
         st = note_changes(r, &n, versions);
         tn_status added = take(r, &n, rets);
         st = st != TN_OK ? st : added;
-        if (st != TN_OK && !r->tolerant) drop_results(op, rets);
+        if (st != TN_OK && !r->tolerant) tni_results_drop(op, rets);
     } else if (r->whole) { /* the composite around it has no such value either */
         (void)tn_error_last();
         return tn_layer_next(next, info, args, rets);
@@ -649,10 +647,8 @@ static tn_status declare(tn_program *p, tn_tensor *t, const char *name, tni_prol
     char *copy = tni_p_text_copy(name);
     if (!copy) return tni_p_memory();
     tn_status st = add(active, role, t, ret_id);
-    if (st != TN_OK)
-        free(copy);
-    else
-        p->value[*ret_id].name = copy;
+    if (st != TN_OK) free(copy);
+    if (st == TN_OK) p->value[*ret_id].name = copy;
     return st;
 }
 

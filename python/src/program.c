@@ -144,6 +144,12 @@ static PyObject *reads(PyObject *unused, PyObject *o) {
     return Py_BuildValue("Lz", (long long)tn_program_reads(p), tn_program_read_where(p));
 }
 
+static PyObject *needs_parts(PyObject *unused, PyObject *o) {
+    tn_program *p;
+    (void)unused;
+    return program_of(o, &p) ? PyBool_FromLong(tn_program_needs_parts(p)) : NULL;
+}
+
 static PyObject *tolerate(PyObject *unused, PyObject *o) {
     tn_program *p;
     (void)unused;
@@ -469,6 +475,8 @@ static PyMethodDef functions[] = {
     {"_program_weight", add_weight, METH_VARARGS, "(program, tensor, name, kind)"},
     {"_program_end", end, METH_VARARGS, "(program, outputs)"},
     {"_program_cancel", cancel, METH_O, "Gives the recording up."},
+    {"_program_needs_parts", needs_parts, METH_O,
+     "Whether a gradient read what a composite had kept: its parts have to be recorded."},
     {"_program_reads", reads, METH_O, "How often values were looked at, and where first."},
     {"_program_tolerate", tolerate, METH_O, "What cannot be recorded runs all the same."},
     {"_program_take_apart", take_apart, METH_VARARGS, "(program, names or None)"},

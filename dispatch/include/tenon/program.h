@@ -98,6 +98,9 @@ TN_API int tn_program_note_grad(int on);
  * n = -1 that of any composite. It stays one node where it writes to its arguments or into a given
  * result, looks at values, or makes a tensor otherwise than by operators. Other names are passed over. */
 TN_API tn_status tn_program_take_apart(tn_program *p, const char *const *names, int32_t n);
+/* Whether the recording failed as a gradient that was computed meanwhile reads what the forward pass of
+ * a composite has kept: all composites have to become their parts. */
+TN_API int tn_program_needs_parts(const tn_program *p);
 /* A number of the caller's that the nodes recorded from here on bear; 0 at first. JSON shows it.
  * TN_PROGRAM_SCOPE_NODE: that of the node, in another program that runs, whose call it is. */
 #define TN_PROGRAM_SCOPE_NODE (-1)

@@ -217,6 +217,10 @@ def load(source: str | os.PathLike[str] | bytes) -> Program:
     return Program(read(source))
 
 
+class NeedsParts(NotImplementedError):
+    """A gradient that was computed in a recording reads what a composite has kept for it."""
+
+
 def record(
     fn: Callable[[], Sequence[Any]],
     inputs: Mapping[str, Any],
@@ -228,7 +232,8 @@ def record(
     """Calls `fn`, whose results are tensors; the program that it ran, and its results.
 
     `around(set_scope)` is open meanwhile: set_scope gives the nodes that follow a number, at first
-    `scope`. Composites that `apart` names become their parts, with None all do.
+    `scope`. Composites that `apart` names become their parts, with None all do. NeedsParts: they
+    have to, for a gradient that `fn` computes.
     """
     program = _C._program_begin()
     before, _recording.program = _recording.program, program
@@ -246,6 +251,10 @@ def record(
             results = fn()
         taken = [[_C._program_value(program, t) for t in pair] for pair in places]
         _C._program_end(program, tuple(results))
+    except NotImplementedError as err:
+        if apart is not None and _C._program_needs_parts(program):
+            raise NeedsParts(str(err)) from err
+        raise
     finally:
         _C._index_anew(outer)
         _recording.program = before

@@ -185,6 +185,27 @@ def unchanged(module: Any) -> Iterator[None]:
                 module.get_submodule(owner)._buffers[last] = buffer
 
 
+class _Before:
+    """Random numbers, gradients and versions of tensors as they were before a call."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        self.tensors = [t for t in tensors if not t.is_inference()]
+        self.state, self.versions = tenon.get_rng_state(), self._versions()
+        self.grads = [(t, t.grad) for t in self.tensors if t.is_leaf]
+
+    def _versions(self) -> list[int]:
+        return [t._version for t in self.tensors]
+
+    def put_back(self) -> bool:
+        """False: the call has written to a tensor."""
+        if self._versions() != self.versions:
+            return False
+        tenon.set_rng_state(self.state)
+        for tensor, grad in self.grads:
+            tensor.grad = grad
+        return True
+
+
 class Recording:
     """One call as a program, with what it took and gave."""
 
@@ -218,9 +239,14 @@ class Recording:
             self.outputs, flat = Layout.of(given, "outputs of a trace")
             return self.outputs.with_numbers(flat) if numbers else flat
 
-        self.program, self.results = _program.record(
-            call, dict(zip(names, own, strict=True)), weights, around, apart
-        )
+        inputs = dict(zip(names, own, strict=True))
+        before = _Before([*own, *(t for _, _, t in weights)])
+        try:
+            self.program, self.results = _program.record(call, inputs, weights, around, apart)
+        except _program.NeedsParts:
+            if not before.put_back():  # a second call would write a second time
+                raise
+            self.program, self.results = _program.record(call, inputs, weights, around, None)
         if not self.outputs.tensors:
             raise RuntimeError("a trace needs a tensor among its outputs")
 

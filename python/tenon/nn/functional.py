@@ -389,8 +389,10 @@ def rrelu(
     x = _source(input, inplace)
     if not training:
         return _give(input, _nn.leaky_relu(x, (lower + upper) / 2), inplace)
-    below = x.detach() <= 0
-    slopes = x.new_empty(int(below.sum()), dtype=tenon.float64).uniform_(lower, upper)
+    values = x.detach()
+    below = values <= 0
+    # One for each value below zero; nobody looks how many, so that programs draw what is needed.
+    slopes = values[below].to(tenon.float64).uniform_(lower, upper)
     factors = tenon.ones_like(x, requires_grad=False).masked_scatter(below, slopes.to(x.dtype))
     return _give(input, _results.known_as(x * factors, "RreluWithNoiseBackward0"), inplace)
 
