@@ -20,7 +20,9 @@ void *__libc_realloc(void *p, size_t n);
 void *__libc_memalign(size_t align, size_t n);
 void __libc_free(void *p);
 
-static atomic_bool armed;
+enum { LARGE = 2 << 20 }; /* Python's own mappings are smaller */
+
+static atomic_bool armed, full;
 static atomic_long seen, alive;
 static long first, last;
 static int show; /* where the allocations that fail came from, on the standard error stream */
@@ -42,6 +44,9 @@ long heap_disarm(void) {
 }
 
 long heap_alive(void) { return atomic_load(&alive); }
+
+/* Whether there is no more memory for allocators that divide it themselves: no mapping of so many bytes. */
+void heap_full(int is_full) { atomic_store(&full, is_full); }
 
 /* 1: code whose allocations are counted; 0: other code; -1: the C library. */
 static int whose(void *code) {
@@ -113,8 +118,18 @@ int posix_memalign(void **ret, size_t align, size_t n) {
     return 0;
 }
 
-/* Memory without a file; what a file is mapped to is not counted. */
-void *mmap(void *at, size_t n, int protection, int flags, int file, off_t offset) {
-    if ((flags & MAP_ANONYMOUS) && fails(CALLER)) return MAP_FAILED;
+/* Memory without a file; what a file is mapped to is not counted. Programs call the one name or the other. */
+static void *map(void *at, size_t n, int protection, int flags, int file, off_t offset,
+                 void *caller) {
+    if ((flags & MAP_ANONYMOUS) && ((n >= LARGE && atomic_load(&full)) || fails(caller))) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
     return (void *)syscall(SYS_mmap, at, n, protection, flags, file, offset);
+}
+void *mmap(void *at, size_t n, int protection, int flags, int file, off_t offset) {
+    return map(at, n, protection, flags, file, offset, CALLER);
+}
+void *mmap64(void *at, size_t n, int protection, int flags, int file, off64_t offset) {
+    return map(at, n, protection, flags, file, offset, CALLER);
 }

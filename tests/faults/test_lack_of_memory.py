@@ -88,6 +88,18 @@ def test_one_of_pythons_allocations_fails(surroundings: dict[str, str], name: st
     assert swept(env, name, "--every", str(PYTHONS[name])) > 3
 
 
+def test_work_memory_cannot_be_had(surroundings: dict[str, str]) -> None:
+    """Calls of kernels while the CPU's allocator has too little: full.py."""
+    script = Path(heap.__file__).with_name("full.py")
+    done = subprocess.run(
+        [sys.executable, str(script)], env=surroundings, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    found = re.search(r"(\d+) calls, (\d+) without memory, 0 faults", done.stdout)
+    assert found is not None
+    assert int(found[2]) > 20 * int(found[1])
+
+
 def test_the_last_memory_is_gone(surroundings: dict[str, str]) -> None:
     """From one allocation on there is no more, until the scenario has given up."""
     assert swept(surroundings, "first_use", "--every", "997", "--lasting") > 3

@@ -460,6 +460,7 @@ static tn_status average_planes(void *arg, int64_t begin, int64_t end) {
     uint64_t bytes;
     void *room;
     tn_status st = cpu_room(j->w, sizeof(A), &bytes, &room);
+    if (st) return st;
 #if TMPL_IS_FLOAT
     bool whole = !j->adaptive && !j->ph && !j->pw && j->sw == j->kw &&
                  (j->oh - 1) * j->sh + j->kh <= j->h && j->ow * j->kw <= j->w;
