@@ -72,6 +72,12 @@ def test_two_processes_compute_what_one_does(program: str, check: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_sequence_that_is_cut(size: int) -> None:
+    assert run("gloo", size, "context.py").count("ok") == size
+
+
+@pytest.mark.slow
 def test_a_mesh_of_two_dimensions() -> None:
     checks = ("products", "layouts", "averages", "gradients_that")
     assert run("gloo", 4, "dtensors.py", *checks).count("ok") == 4

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import tenon
 from tenon import Tensor
 from tenon._C import _nn
 from tenon._tape import overridable
+
+# What attends instead while a sequence is cut among processes (context_parallel).
+_of_parts: Callable[..., Tensor] | None = None
+
+
+def _attend(*args: Any, **kwargs: Any) -> Tensor:
+    return (_of_parts or _nn.scaled_dot_product_attention)(*args, **kwargs)
 
 
 def scaled_dot_product_attention(
@@ -30,7 +38,7 @@ def scaled_dot_product_attention(
     >>> F.scaled_dot_product_attention(*[tn.rand(2, 4, 5, 8)] * 3, is_causal=True).shape
     tenon.Size([2, 4, 5, 8])
     """
-    return _nn.scaled_dot_product_attention(
+    return _attend(
         query,
         key,
         value,
@@ -257,7 +265,7 @@ def multi_head_attention_forward(
         attended = shares @ v
     else:
         shares = None
-        attended = _nn.scaled_dot_product_attention(q, k, v, mask, drop, use_causal)
+        attended = _attend(q, k, v, mask, drop, use_causal)
     attended = attended.permute(2, 0, 1, 3).reshape(length * batch, width)
     result = _nn.linear(attended, out_proj_weight, out_proj_bias).view(length, batch, -1)
     if shares is not None and average_attn_weights:
