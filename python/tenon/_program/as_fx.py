@@ -187,6 +187,7 @@ class _Builder:
         outs = node["outs"]
         if node["random"] or node["in_place"] or node["wrote"] or any(given):
             self.acting.append(made)
+            made.meta["acts"] = True
         if not node["list"] and len(outs) == 1:
             self.nodes[outs[0]] = made
             self.note(made, outs[0])
