@@ -103,6 +103,8 @@ tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t resu
 tn_status tni_check_out(const tn_op *op, const void *args, const tn_tensor *out, int32_t result,
                         tn_device device);
 tn_status tni_fail_overlap(void);
+/* Whether the in-place form of op goes by op->repeated, in a call whose inputs have the word `any`. */
+bool tni_takes_repeated(const tn_op *op, const tn_tensor *given, uint64_t any);
 /* Gives an out= tensor a new shape (and storage where its own is too small). */
 tn_status tni_resize_out(tn_tensor *out, int32_t ndim, const int64_t *shape);
 /* The tensors that an operator with TNI_OP_WRITES writes; see note [Written arguments]. May it, in a

@@ -101,6 +101,10 @@ tn_status tni_fail_overlap(void) {
                    "performing the operation.");
 }
 
+bool tni_takes_repeated(const tn_op *op, const tn_tensor *given, uint64_t any) {
+    return op->repeated && tni_repeats(given) && !tni_recording(any | given->v.word);
+}
+
 tn_status tni_check_out(const tn_op *op, const void *args, const tn_tensor *out, int32_t result,
                         tn_device device) {
     tn_device there = tn_tensor_device(out);

@@ -301,6 +301,7 @@ static tn_status general(const tn_op *op, void *args, tn_tensor **rets) {
     c.given = *tni_out_slot(op, args, 0);
     c.inplace = c.given == c.in[0];
     if (c.given) TN_TRY(tni_check_given(op, args, c.given, c.inplace, c.any));
+    if (c.inplace && tni_takes_repeated(op, c.given, c.any)) return op->repeated(args, rets);
     tn_status st = compute(&c, rets);
     for (int i = 0; i < c.nin; i++) tn_tensor_unref(&c.temp[i]);
     tn_tensor_unref(&c.out);

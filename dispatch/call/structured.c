@@ -193,6 +193,7 @@ static tn_status make_outputs(structured *s) {
                                "size %s should match",
                                op->info.name, tni_shape_text_of(&given->v),
                                tni_shape_text(m->ndim, m->shape));
+            if (inplace && tni_takes_repeated(op, given, s->any)) return TN_OK;
             TN_TRY(tni_check_no_internal_overlap(given));
         }
         bool direct =
@@ -293,6 +294,7 @@ static tn_status structured_steps(structured *s, tn_tensor **rets) {
     TN_TRY(prepare_inputs(s));
     if (op->flags & TNI_OP_FOLLOWS) lay_outputs(s, cell);
     TN_TRY(make_outputs(s));
+    if (TN_UNLIKELY(!s->outs[0] && op->repeated)) return op->repeated(s->args, rets);
     TN_TRY(tni_kernel_run(op, cell, s->inf.device, s->inf.compute, s->kargs));
     return finish_structured(s, rets);
 }

@@ -291,6 +291,8 @@ struct tn_op {
     tn_status (*infer)(tn_infer *inf, const void *args); /* structured, reduction */
     /* What a pointwise or composite operator asks of its arguments before it runs; NULL: nothing. */
     tn_status (*check)(const void *args);
+    /* The in-place form on a tensor whose elements share places, where it is not refused; NULL: it is. */
+    tn_status (*repeated)(const void *args, tn_tensor **rets);
     /* How many results a list has, and their shapes (free them). */
     tn_status (*infer_list)(const tn_infer *inf, const void *args, tn_out_shape **ret_shapes,
                             int64_t *ret_n);

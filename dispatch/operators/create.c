@@ -60,6 +60,7 @@ tn_status tni_composite_fill__tensor(const void *args, tn_tensor **rets) {
     int32_t dtype = tn_view_dtype(&self->v);
     tn_scalar number;
     TN_TRY(tni_check_writable(&tni_op_fill__tensor, self, dtype));
+    TN_TRY(tni_check_no_internal_overlap(self));
     if (!tni_is_meta(&self->v)) {
         tn_tensor *same; /* converted as by copy_: what does not fit is no error */
         TN_TRY(tni_convert(value, dtype, &same));

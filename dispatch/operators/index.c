@@ -14,6 +14,7 @@
 #include "infer_priv.h"
 #include "op_index.h"
 #include "plan_priv.h"
+#include "repeated_priv.h"
 #include "rule_priv.h"
 #include "scope_priv.h"
 #include "shape_priv.h"
@@ -461,9 +462,24 @@ out:
     return st;
 }
 
+static tn_status put_repeated(tn_tensor *self, tn_views indices, tn_tensor *values,
+                              int64_t accumulate) {
+    bool fills = is_fill(indices, values, accumulate);
+    int32_t dtype = tn_view_dtype(&(fills ? self : values)->v);
+    tn_tensor *fit;
+    tni_warn_repeated("index_put_");
+    if (tni_is_meta(&self->v)) return TN_OK;
+    TN_TRY(tni_convert(values, dtype, &fit));
+    tn_status st = tni_index_put_repeated(self, tni_tensors_of(indices), fit, accumulate);
+    tn_tensor_unref(&fit);
+    return st;
+}
+
 tn_status tni_composite_index_put_(const void *args, tn_tensor **rets) {
     const tn_index_put__args *a = args;
-    TN_TRY(put(tni_t(a->self), a->indices, tni_t(a->values), a->accumulate));
+    tn_tensor *self = tni_t(a->self);
+    bool repeats = tni_repeats(self) && !tni_recording(self->v.word | a->values->word);
+    TN_TRY((repeats ? put_repeated : put)(self, a->indices, tni_t(a->values), a->accumulate));
     rets[0] = tn_tensor_ref(tni_t(a->self));
     return TN_OK;
 }
@@ -548,6 +564,11 @@ tn_status tni_composite_index_fill_(const void *args, tn_tensor **rets) {
     memcpy(shape, self->v.shape, sizeof *shape * (size_t)ndim);
     tn_tensor *index = from_the_start(&s, tni_t(a->index), ndim ? shape[a->dim] : 1);
     if (ndim) shape[a->dim] = a->index->numel;
+    if (index && tni_repeats(self) && !tni_recording(self->v.word | a->value->word)) {
+        tni_warn_repeated("index_fill_");
+        s.st = tni_index_fill_repeated(self, a->dim, index, tni_t(a->value));
+        return scope_finish(&s, self, rets);
+    }
     value = SCOPE(&s, tn_new_empty(self, (tn_ints){NULL, 0}, -1, -1, scope_slot(&s)));
     if (s.st == TN_OK) s.st = tni_copy_into(value, tni_t(a->value));
     value = scope_expand(&s, value, tn_ints_of(shape, ndim));

@@ -261,6 +261,8 @@ def by_hand(op: Op) -> list[str]:
         protos.append(f"tn_status tni_composite_{op.name}(const void *args, tn_tensor **rets);")
     if "check" in op.entry:
         protos.append(f"tn_status tni_check_{op.name}(const void *args);")
+    if "repeated" in op.entry:
+        protos.append(f"tn_status tni_repeated_{op.name}(const void *args, tn_tensor **rets);")
     if op.grads == "custom":
         protos.append(f"tn_status tni_grad_{op.name}(tn_gctx *c);")
     return protos
@@ -594,6 +596,8 @@ def descriptor(op: Op, nparts: int) -> list[str]:
         lines.append(f"    .refuses = {' | '.join(f'TNI_REFUSES_{w.upper()}' for w in words)},")
     if "check" in e:
         lines.append(f"    .check = tni_check_{op.name},")
+    if "repeated" in e:
+        lines.append(f"    .repeated = tni_repeated_{op.name},")
     if op.kind == "structured":
         lines.append(f"    .infer = infer_{op.name},")
     if rule := sparse_rule(op):

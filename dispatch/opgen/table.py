@@ -18,7 +18,7 @@ KEYS = {
     "tests", "via", "doc",
     "tol", "dynamic", "random", "cast", "takes_out", "node", "version", "parts", "choices",
     "autocast", "zeros", "wide", "fits", "size_average", "warn", "vmap", "numbers",
-    "sparse", "unsigned", "out", "check", "old", "refuses", "history", "writes_if",
+    "sparse", "unsigned", "out", "check", "old", "refuses", "history", "writes_if", "repeated",
 }  # fmt: skip
 KINDS = ("pointwise", "reduction", "structured", "composite", "view")
 WHERE = ("torch", "method", "nn.functional", "inplace", "out", "def", "inplace=")
@@ -34,6 +34,7 @@ AUTOCAST = ("low", "float32", "widest")
 OUT = {"exact", "whole", "apart", "filled", "dtype"}
 REFUSES = {"bool", "int", "complex", "mixed", "lacking"}
 CHECKS = (("pointwise", "custom"), ("composite", "custom"), ("pointwise", "unlike"))
+REPEATED = (("pointwise", "custom"), ("structured", "custom"))
 RESULTS = ("compute", "bool", "real", "int64")
 
 # schema type -> (field kind, C type in the argument struct, C parameter type)
@@ -368,6 +369,8 @@ def check(op: Op) -> None:
         raise op.fail("wide is for a composite without lists that leaves out= to its caller")
     if "check" in e and (op.kind, e["check"]) not in CHECKS:
         raise op.fail("check is 'custom', for pointwise and composite operators, or 'unlike'")
+    if "repeated" in e and (op.kind, e["repeated"]) not in REPEATED:
+        raise op.fail("repeated is 'custom', for pointwise and structured operators")
     if "fits" in e and op.kind != "pointwise":
         raise op.fail("fits is for pointwise operators")
     for p in e.get("params", []):

@@ -157,13 +157,17 @@ bool tni_may_meet(const tn_tensor *a, const tn_tensor *b) {
     return oa + ahi * sa > ob + blo * sb && ob + bhi * sb > oa + alo * sa;
 }
 
-tn_status tni_check_no_internal_overlap(const tn_tensor *t) {
-    if (t->v.word & TN_W_DENSE) return TN_OK;
+bool tni_repeats(const tn_tensor *t) {
+    if (t->v.word & TN_W_DENSE) return false;
     for (int32_t i = 0; i < t->v.ndim; i++)
-        if (t->v.shape[i] > 1 && t->v.strides[i] == 0)
-            return tn_fail(TN_E_STATE, -1,
-                           "unsupported operation: more than one element of the written-to tensor "
-                           "refers to a single memory location. Please clone() the tensor before "
-                           "performing the operation.");
-    return TN_OK;
+        if (t->v.shape[i] > 1 && t->v.strides[i] == 0) return true;
+    return false;
+}
+
+tn_status tni_check_no_internal_overlap(const tn_tensor *t) {
+    if (!tni_repeats(t)) return TN_OK;
+    return tn_fail(TN_E_STATE, -1,
+                   "unsupported operation: more than one element of the written-to tensor refers "
+                   "to a single memory location. Please clone() the tensor before performing the "
+                   "operation.");
 }

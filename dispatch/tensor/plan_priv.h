@@ -29,7 +29,8 @@ typedef enum tni_overlap { TNI_OVERLAP_NONE, TNI_OVERLAP_FULL, TNI_OVERLAP_PARTI
 tni_overlap tni_overlap_of(const tn_tensor *out, const tn_tensor *in);
 /* Whether their memory lies in the same range: views that interleave count as well. */
 bool tni_may_meet(const tn_tensor *a, const tn_tensor *b);
-/* TN_E_STATE when two elements of t share memory. */
+/* Whether elements of t share memory, as those of an expanded tensor do; TN_E_STATE when they do. */
+bool tni_repeats(const tn_tensor *t);
 tn_status tni_check_no_internal_overlap(const tn_tensor *t);
 
 #endif
