@@ -204,6 +204,25 @@ tn_status tni_sparse_select(const tn_op *op, void *args, tn_tensor **rets) {
     return scope_finish(&s, r, rets);
 }
 
+tn_status tni_sparse_unbind(const tn_op *op, void *args, tn_tensor **rets) {
+    const tn_unbind_args *a = args;
+    tn_tensor_list *list = (tn_tensor_list *)(void *)rets;
+    if (a->input->ndim == 0)
+        return tn_fail(TN_E_INDEX, 0, "%s(): a tensor of layout %s has no dimensions to unbind",
+                       op->info.name, tn_layout_name(tn_tensor_layout(tni_t(a->input))));
+    int64_t n = a->input->shape[a->dim];
+    tn_tensor **parts = calloc((size_t)n + 1, sizeof *parts);
+    if (!parts) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    *list = (tn_tensor_list){parts, 0};
+    for (; list->n < n; list->n++) {
+        tn_status st = tn_select(tni_t(a->input), a->dim, list->n, &parts[list->n]);
+        if (st == TN_OK) continue;
+        tn_tensor_list_free(list);
+        return st;
+    }
+    return TN_OK;
+}
+
 tn_status tni_sparse_index_select(const tn_op *op, void *args, tn_tensor **rets) {
     const tn_index_select_args *a = args;
     tn_tensor *t = tni_t(a->input), *index = tni_t(a->index), *sorted = NULL, *order = NULL;

@@ -332,6 +332,9 @@ typedef struct tnp_calls {
 int tnp_override(const char *name, enum tnp_form form, PyObject *self, PyObject *const *args,
                  Py_ssize_t nargs, PyObject *kwnames, PyObject **ret_result);
 bool tnp_overrides(PyObject *o);
+/* The call as a tuple and a dict. */
+bool tnp_pack_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+                   PyObject **ret_args, PyObject **ret_kwargs);
 /* A function that is no operator: whether a mode has taken the call, as above. */
 bool tnp_mode_takes(const char *name, PyObject *args, PyObject *kwargs, PyObject **ret_result);
 /* A result of a method that is no operator, as an instance of self's class. Takes over `result`. */
@@ -376,6 +379,9 @@ void *tnp_bind_error(const tnp_group *g, const char *name, enum tnp_form form,
  * they do not; -1: exception, *ret_result is NULL. */
 int tnp_call_old(tnp_group *g, enum tnp_form form, PyObject *self, PyObject *const *args,
                  Py_ssize_t nargs, PyObject *kwnames, PyObject **ret_result);
+/* oplayout.c: a factory that is asked for a sparse layout. Results as above. */
+int tnp_call_laid(tnp_group *g, PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                  PyObject *kwnames, PyObject **ret_result);
 /* One value into its field. Results as tnp_bind. */
 int tnp_convert(const tnp_param *param, PyObject *value, tnp_frame *f, tnp_mismatch *why);
 

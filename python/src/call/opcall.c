@@ -209,6 +209,7 @@ PyObject *tnp_call(tnp_group *g, enum tnp_form form, PyObject *self, PyObject *c
     /* something that is no tensor may take the call */
     if (tnp_override(g->name, form, self, args, nargs, kwnames, &taken)) return taken;
     if (tnp_call_old(g, form, self, args, nargs, kwnames, &taken) != 0) return taken;
+    if (tnp_call_laid(g, self, args, nargs, kwnames, &taken) != 0) return taken;
     const char *name = form == TNP_FORM_INPLACE ? g->inplace_name : g->name;
     return tnp_bind_error(g, name, form, args, nargs, kwnames, &why);
 }

@@ -51,9 +51,8 @@ static bool collect(PyObject *o, PyObject **found) {
     return PyList_Append(*found, o) == 0;
 }
 
-/* The call as a tuple and a dict. */
-static bool pack(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
-                 PyObject **ret_args, PyObject **ret_kwargs) {
+bool tnp_pack_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+                   PyObject **ret_args, PyObject **ret_kwargs) {
     Py_ssize_t first = self != NULL, nkw = kwnames ? PyTuple_Size(kwnames) : 0;
     *ret_args = PyTuple_New(first + nargs);
     *ret_kwargs = PyDict_New();
@@ -80,7 +79,7 @@ int tnp_override(const char *name, enum tnp_form form, PyObject *self, PyObject 
     if (ok && !found) ok = (found = PyList_New(0)) != NULL;
     *ret_result = NULL;
     PyObject *f = ok ? tnp_helper("overrides", "_call") : NULL;
-    if (f && pack(self, args, nargs, kwnames, &packed, &kwargs))
+    if (f && tnp_pack_call(self, args, nargs, kwnames, &packed, &kwargs))
         *ret_result = PyObject_CallFunction(f, "siOOO", name, (int)form, found, packed, kwargs);
     Py_XDECREF(found);
     Py_XDECREF(packed);

@@ -188,7 +188,8 @@ METHOD(to_complex_number) {
 
 /* f"{t:.3f}" formats the number of a 0-d tensor; anything else is its text. */
 static PyObject *format(PyObject *self, PyObject *spec) {
-    if (tn_tensor_ndim(tnp_of(self)) == 0 && Py_TYPE(self) == tnp.tensor) {
+    bool one = tn_tensor_ndim(tnp_of(self)) == 0 && Py_TYPE(self) == tnp.tensor;
+    if (one && tn_tensor_device(tnp_of(self)).slot != TN_META_SLOT) {
         PyObject *value = item(self, NULL);
         PyObject *r = value ? PyObject_Format(value, spec) : NULL;
         Py_XDECREF(value);

@@ -217,6 +217,41 @@ sparse_bsr_tensor = _maker(_C.sparse_bsr, "sparse_bsr_tensor", "crow_indices", "
 sparse_bsc_tensor = _maker(_C.sparse_bsc, "sparse_bsc_tensor", "ccol_indices", "row_indices")
 
 
+def _without_elements(size: tuple[int, ...], layout: Any, dtype: Any, device: Any) -> Tensor:
+    if layout is _C.sparse_coo:
+        return sparse_coo_tensor(size=size, dtype=dtype, device=device)
+    batch, rows = size[:-2], size[-1 if layout is _C.sparse_csc else -2]
+    compressed = _ops.zeros((*batch, rows + 1), dtype=_C.int64, device=device)
+    plain = _ops.zeros((*batch, 0), dtype=_C.int64, device=device)
+    values = _ops.zeros((*batch, 0), dtype=dtype, device=device)
+    return _compressed(compressed, plain, values, size, layout, dtype, device, False, False, False)
+
+
+def created(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """What a call of a factory with a sparse `layout` gives: a tensor without elements."""
+    layout = kwargs.pop("layout")
+    requires_grad, pin_memory = (kwargs.pop(k, False) for k in ("requires_grad", "pin_memory"))
+    if name.removesuffix("_like").removeprefix("new_") not in ("zeros", "empty"):
+        raise NotImplementedError(
+            f"{name}(): argument 'layout': it makes no tensors of layout {layout}; to_sparse() does"
+        )
+    device = kwargs.pop("device", None)
+    if args and isinstance(args[0], Tensor):
+        device = device or args[0].device
+        like = _ops.empty(args[0].shape, dtype=args[0].dtype, device="meta")
+        args = (like, *args[1:])
+    function = getattr(Tensor if name.startswith("new_") else _ops, name)
+    meant = function(*args, **kwargs, device="meta")  # its sizes and dtype
+    compressed = layout is not _C.sparse_coo
+    if layout in (_C.sparse_bsr, _C.sparse_bsc) or (compressed and meant.ndim < 2):
+        raise RuntimeError(
+            f"{name}(): argument 'layout': a tensor of layout {layout} cannot be made from sizes "
+            f"{tuple(meant.shape)} alone"
+        )
+    made = _without_elements(tuple(meant.shape), layout, meant.dtype, device)
+    return _finished(made, requires_grad, pin_memory)
+
+
 # ---- Conversions ---------------------------------------------------------------------------------
 
 

@@ -36,7 +36,9 @@ _LINEAR = {
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "max_pool1d", "max_pool2d", "mean",
 }  # fmt: skip
-_KEEPING = {"clamp", "hardtanh", "leaky_relu", "relu6"}  # keep the grid, too
+_KEEPING = {"clamp", "hardtanh", "leaky_relu", "masked_fill", "pad", "relu6"}  # keep the grid, too
+_COMPARING = {"eq", "ge", "gt", "le", "lt", "ne"}
+_ORDERING = {"max", "min", "sort", "topk"}  # pick among the steps
 _FIXED = {  # steps and zero points of results whose range is known
     "sigmoid": {quint8: (1 / 256, 0), qint8: (1 / 256, -128)},
     "hardsigmoid": {quint8: (1 / 256, 0), qint8: (1 / 256, -128)},
@@ -153,6 +155,9 @@ class QuantizedTensor(Tensor):
 
     __str__ = __repr__
 
+    def __format__(self, spec: str) -> str:
+        return format(self.dequantize(), spec) if self.dim() == 0 else object.__format__(self, spec)
+
 
 def _numbers(t: Tensor) -> Tensor:
     with DisableTorchFunctionSubclass():
@@ -200,6 +205,16 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     self = next((v for v in args if isinstance(v, QuantizedTensor)), None)
     if self is not None and self is args[0] and _computes(name, self._grid, kwargs):
         return _computed(name, func, *args, **kwargs)
+    if self is not None and name.strip("_") in _COMPARING:
+        values = [v.dequantize() if isinstance(v, QuantizedTensor) else v for v in args]
+        with DisableTorchFunctionSubclass():
+            return func(*values, **kwargs)
+    if self is not None and self is args[0] and name in _ORDERING and self._grid.axis is None:
+        with DisableTorchFunctionSubclass():
+            picked = func(_numbers(self), *args[1:], **kwargs)
+        if isinstance(picked, Tensor):
+            return quantized(picked, self._grid)
+        return type(picked)((quantized(picked[0], self._grid), picked[1]))
     known = name in _MOVING or name in ("relu", "cat", "equal", "dequantize")
     if name == "cat" and all(isinstance(v, QuantizedTensor) for v in args[0]):
         self = args[0][0]
