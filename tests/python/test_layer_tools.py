@@ -318,6 +318,53 @@ def test_rnn_tools():
     stored.same(run(tenon), stored.of_torch(run))
 
 
+def test_backward_hooks_of_arguments_without_a_gradient():
+    def run(lib):
+        class Parts(lib.nn.Module):
+            def forward(self, a, b, *more):
+                whole = b.sum() if b.is_floating_point() else 0
+                return a * 2 + whole, a.detach(), (a * 0).long(), a * 3
+
+        net, path = Parts(), []
+
+        def note(module, grad_in, grad_out):
+            for grads in (grad_in, grad_out):
+                path.append(
+                    [None if g is None else [str(g.dtype).split(".")[1], g.tolist()] for g in grads]
+                )
+
+        net.register_full_backward_hook(note)
+        x, plain = lib.ones(2, requires_grad=True), lib.ones(2)
+        for args in (
+            (x, plain), (x, lib.ones(2, dtype=lib.int64)), (x, plain, lib.ones(3) > 0, "word"),
+            (plain, lib.ones(2, requires_grad=True)),
+        ):  # fmt: skip
+            out = net(*args)
+            path.append([t.requires_grad for t in out])
+            out[0].sum().backward()
+        return path
+
+    stored.same(run(tenon), stored.of_torch(run))
+
+
+def test_attention_over_no_samples_and_no_steps():
+    def run(lib):
+        path = []
+        for options in ({}, {"add_bias_kv": True, "add_zero_attn": True}, {"kdim": 3, "vdim": 4}):
+            net = lib.nn.MultiheadAttention(6, 3, batch_first=True, **options)
+            for lead in ((0, 2), (2, 0), (0, 0), (0,)):
+                width = (options.get("kdim", 6), options.get("vdim", 6))
+                args = [lib.ones(*lead, w) for w in (6, *width)]
+                for weights in (True, False):
+                    out = net(*args, need_weights=weights)
+                    path.append([None if t is None else list(t.shape) for t in out])
+        layer = lib.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        path.append([list(layer(lib.ones(*s, 4)).shape) for s in ((0, 2), (2, 0), (0,))])
+        return path
+
+    stored.same(run(tenon), stored.of_torch(run))
+
+
 def test_old_backward_hooks():
     def run(lib):
         net, path = lib.nn.Linear(2, 1).double(), []

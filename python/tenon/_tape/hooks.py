@@ -85,21 +85,27 @@ def add_hook(
 
 
 def _make_identity() -> type:
-    class _Identity(tenon.autograd.Function):
-        """Returns its tensors; backward hands the gradients to `receive` and returns its answer."""
+    class BackwardHookFunction(tenon.autograd.Function):
+        """Returns its tensors; backward hands the gradients to `receive` and returns its answer.
+        Those that are missing are zeros where `whole` says so."""
 
         @staticmethod
-        def forward(ctx: Any, receive: Callable[..., Any], *tensors: Tensor) -> tuple[Tensor, ...]:
+        def forward(
+            ctx: Any, receive: Callable[..., Any], whole: bool, *tensors: Tensor
+        ) -> tuple[Tensor, ...]:
             ctx.receive = receive
-            ctx.mark_non_differentiable(*[t for t in tensors if not t.requires_grad])
-            ctx.set_materialize_grads(False)
-            return tuple(t.view_as(t) for t in tensors)
+            ctx.set_materialize_grads(whole)
+            passed = tuple(t.view_as(t) for t in tensors)
+            ctx.mark_non_differentiable(
+                *[p for p, t in zip(passed, tensors) if not t.requires_grad]
+            )
+            return passed
 
         @staticmethod
         def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-            return (None, *ctx.receive(grads))
+            return (None, None, *ctx.receive(grads))
 
-    return _Identity
+    return BackwardHookFunction
 
 
 _identity: type | None = None
@@ -110,7 +116,8 @@ class BackwardHook:
 
     Note [Backward hooks]: the call's tensor arguments pass through one identity function and its
     tensor results through another. The backward of the results' identity runs first and sees the
-    gradients of the outputs; that of the arguments' identity sees the gradients of the inputs.
+    gradients of the outputs; that of the arguments' identity sees the gradients of the inputs. As
+    in PyTorch an output without a gradient is None to the hooks, an input without one is zeros.
     """
 
     def __init__(
@@ -136,7 +143,7 @@ class BackwardHook:
         return tuple(spread)
 
     def _pass_through(
-        self, args: tuple[Any, ...], receive: Callable[..., Any]
+        self, args: tuple[Any, ...], receive: Callable[..., Any], whole: bool
     ) -> tuple[tuple[Any, ...], list[int] | None]:
         global _identity
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
@@ -144,7 +151,7 @@ class BackwardHook:
             return args, None
         if _identity is None:
             _identity = _make_identity()
-        passed = _identity.apply(receive, *[args[i] for i in places])
+        passed = _identity.apply(receive, whole, *[args[i] for i in places])
         changed = list(args)
         for i, tensor in zip(places, passed):
             changed[i] = tensor
@@ -152,14 +159,14 @@ class BackwardHook:
 
     def setup_input(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         self.n_inputs = len(args)
-        changed, self.input_places = self._pass_through(args, self._receive_inputs)
+        changed, self.input_places = self._pass_through(args, self._receive_inputs, True)
         return changed
 
     def setup_output(self, result: Any) -> Any:
         bare = not isinstance(result, tuple)
         args = (result,) if bare else result
         self.n_outputs = len(args)
-        changed, places = self._pass_through(args, self._receive_outputs)
+        changed, places = self._pass_through(args, self._receive_outputs, False)
         if places is None:
             return result
         self.output_places = places

@@ -240,9 +240,9 @@ def multi_head_attention_forward(
     # From here on everything is (batch, heads, length, head).
     q = q.reshape(length, batch, num_heads, head).permute(1, 2, 0, 3)
     k, v = (
-        x.reshape(-1, batch, num_heads, head).permute(1, 2, 0, 3)
+        x.reshape(x.shape[0], batch, num_heads, head).permute(1, 2, 0, 3)
         if fixed is None
-        else fixed.view(batch, num_heads, -1, head)
+        else fixed.view(batch, num_heads, fixed.shape[1], head)
         for x, fixed in ((k, static_k), (v, static_v))
     )
     if add_zero_attn:
@@ -252,7 +252,7 @@ def multi_head_attention_forward(
     if mask is not None and mask.dim() == 3:
         mask = mask.view(batch, num_heads, *mask.shape[1:])
     if padding is not None:
-        padding = padding.view(batch, 1, 1, -1)
+        padding = padding.view(batch, 1, 1, padding.shape[-1])
         mask = padding if mask is None else mask + padding
     drop = dropout_p if training else 0.0
     if need_weights:
@@ -267,7 +267,8 @@ def multi_head_attention_forward(
         shares = None
         attended = _attend(q, k, v, mask, drop, use_causal)
     attended = attended.permute(2, 0, 1, 3).reshape(length * batch, width)
-    result = _nn.linear(attended, out_proj_weight, out_proj_bias).view(length, batch, -1)
+    result = _nn.linear(attended, out_proj_weight, out_proj_bias)
+    result = result.view(length, batch, out_proj_weight.shape[0])
     if shares is not None and average_attn_weights:
         shares = shares.mean(1)
     if not batched:
