@@ -21,6 +21,11 @@ from table import call, make_case, rows, tensor_args
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 PAGE = mmap.PAGESIZE
+# Products of blocks and of few rows or columns.
+SIZES = (
+    (121, 97, 131), (65, 130, 513), (300, 65, 70), (41, 640, 257),
+    (1, 97, 33), (5, 50, 70), (13, 7, 1100), (7, 300, 129),
+)  # fmt: skip
 # How the last dimension of all arguments is made longer: times and plus.
 LENGTHS = ((1, 0), (1, 3), (9, 0), (9, 1))
 
@@ -58,10 +63,46 @@ def calls(row: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield dtype, longer(sample, times, plus)
 
 
+def laid(t: tn.Tensor) -> list[tn.Tensor]:
+    """A matrix whose rows are packed, whose columns are, that ends rows and that ends columns."""
+    turned = t.mT.contiguous()
+    return [
+        guarded(t),
+        guarded(turned).mT,
+        guarded(tn.cat([t, t], 1))[:, t.shape[1] :],
+        guarded(tn.cat([turned, turned], 1))[:, t.shape[0] :].mT,
+    ]
+
+
+def matrices() -> Iterator[str]:
+    """Products and copies from and to every layout; what is called next."""
+    for m, n, k in SIZES:
+        for dtype in (tn.float32, tn.float64, tn.float16, tn.bfloat16, tn.int32):
+            yield f"mm {dtype} {m} {n} {k}"
+            left, right = laid(tn.ones(m, k, dtype=dtype)), laid(tn.ones(k, n, dtype=dtype))
+            for i, out in enumerate(laid(tn.zeros(m, n, dtype=dtype))):
+                for a in left:
+                    for b in right[i % 2 :: 2]:
+                        tn.mm(a, b, out=out)
+                        assert (out == k).all()
+    for m, n in (1, 1), (3, 5), (4, 9), (8, 12), (17, 33), (37, 29), (64, 64), (100, 70):
+        for dtype in (tn.uint8, tn.int16, tn.float32, tn.float64, tn.complex128):
+            yield f"copy {dtype} {m} {n}"
+            values = tn.arange(m * n).reshape(m, n).to(dtype)
+            for x in laid(values):
+                for out in laid(tn.zeros(m, n, dtype=dtype)):
+                    assert tn.equal(out.copy_(x), values)
+
+
 def main(file: str, first: int, step: int) -> None:
     warnings.simplefilter("ignore")
     done = 0
     with open(file, "w", encoding="utf-8") as last:
+        for name in matrices() if first == 0 else ():
+            last.seek(0)
+            last.write(f"{name}\n")
+            last.truncate()
+            last.flush()
         for row in [r for r in rows() if r["samples"] and r["name"] != "index"][first::step]:
             for dtype, sample in calls(row):
                 last.seek(0)
