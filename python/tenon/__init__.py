@@ -267,7 +267,7 @@ def __getattr__(name: str) -> Any:
             raise
         except RuntimeError:
             if name in ("mps", "mtia", "xpu"):  # kinds that programs ask for, served or not
-                return importlib.import_module(f"{_HOME}._device.devices").AbsentModule(name)
+                return importlib.import_module(f"{_HOME}._device.devices").absent(name)
         else:
             globals()[name] = importlib.import_module(f"{_HOME}._device.devices").DeviceModule(name)
             return globals()[name]

@@ -129,6 +129,32 @@ def test_every_module_is_found_by_both_names(tmp_path):
     assert run(tmp_path, first + "print(relu is F.relu)").stdout == "True\n"
 
 
+DEVICES = """
+import pickle, sys
+import torch, torch.cpu, torch.mps, torch.mtia, torch.xpu, torch.cpu.amp
+from torch.xpu import is_available
+from torch.cpu.amp import GradScaler, autocast
+print(sys.modules["torch.cpu"] is torch.cpu, sys.modules["torch.xpu"] is torch.xpu is torch.xpu)
+print(is_available(), torch.xpu.is_initialized(), torch.cpu.is_initialized())
+x = torch.ones(2, 2)
+for given in ((), (True, torch.float16)):
+    with autocast(*given):
+        print((x @ x).dtype)
+scaler = pickle.loads(pickle.dumps(GradScaler(4.0)))
+print(scaler.get_scale(), isinstance(scaler, torch.amp.GradScaler), scaler._device)
+print(torch.cuda.amp.GradScaler(4.0, enabled=False).get_scale())
+"""
+
+
+def test_kinds_of_devices_are_modules(tmp_path):
+    out = run(tmp_path, DEVICES)
+    want = "True True\nFalse False True\ntorch.bfloat16\ntorch.float16\n4.0 True cpu\n1.0\n"
+    assert out.stdout == want, out.stderr
+    for name in ("no_such_module", "tensor"):
+        out = run(tmp_path, f"import torch.{name}\n")
+        assert f"No module named 'torch.{name}'" in out.stderr
+
+
 CLASSES = """
 import io, pickle
 import torch

@@ -46,6 +46,7 @@ _ELSEWHERE = {
     "torch.cuda.amp.autocast_mode": f"{OURS}.cuda.amp",
     "torch.cuda.amp.grad_scaler": f"{OURS}.cuda.amp",
     "torch.cuda.amp.common": f"{OURS}.cuda.amp",
+    "torch.cpu.amp": f"{OURS}._device.cpu_amp",
     "torch.optim.sparse_adam": f"{OURS}.optim",
     "torch.profiler.profiler": f"{OURS}.profiler",
     "torch.multiprocessing.spawn": f"{OURS}.{INSIDE}.mp_spawn",
@@ -167,6 +168,10 @@ def _ours(fullname: str) -> str | None:
                 return name
         except ModuleNotFoundError:
             pass
+    found = getattr(sys.modules[OURS], rest[1:], None) if rest.count(".") == 1 else None
+    if isinstance(found, ModuleType):  # of a kind of device, which no file is
+        vars(found).setdefault("__path__", [])  # or nobody asks for what is inside
+        return sys.modules.setdefault(OURS + rest, found).__name__
     return None
 
 

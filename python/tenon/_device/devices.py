@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -44,7 +45,11 @@ class DeviceModule(ModuleType):
         self._kind = kind
 
     def __getattr__(self, name: str) -> Any:
-        """The types of tensors on these devices: `tenon.acme.FloatTensor`."""
+        """The types of tensors on these devices: `tenon.acme.FloatTensor`; what only the CPU has."""
+        if name == "amp" and self._kind == "cpu":
+            from tenon._device import cpu_amp
+
+            return cpu_amp
         from tenon._tensor import tensor_types
 
         return tensor_types.member(self.__name__, name, self._kind)
@@ -67,6 +72,10 @@ class DeviceModule(ModuleType):
             raise
         except RuntimeError:
             return False
+
+    def is_initialized(self) -> bool:
+        """Whether such devices can be used: they need nothing that would have to be begun."""
+        return self.is_available()
 
     def device_count(self) -> int:
         """How many devices of this kind there are."""
@@ -220,3 +229,9 @@ class AbsentModule(DeviceModule):
 
     def empty_cache(self) -> None:
         """Frees nothing."""
+
+
+@cache
+def absent(kind: str) -> AbsentModule:
+    """The one module of a kind that no plugin serves."""
+    return AbsentModule(kind)
