@@ -55,8 +55,7 @@ void tni_meta_own(tn_tensor *t) {
     t->v.word &= ~TN_W_LEAFVIEW;
 }
 
-void tni_meta_free(tn_agmeta *m) {
-    if (m->base) unlink_view(m);
+static void let_go(tn_agmeta *m) {
     tn_tensor_unref(&m->grad);
     if (m->cell) tni_cell_unref(m->cell);
     if (m->cell_node) tni_node_unref(m->cell_node);
@@ -69,6 +68,21 @@ void tni_meta_free(tn_agmeta *m) {
     m->next_free = tni_agt.free_metas;
     tni_agt.free_metas = m;
     tni_agt.free_meta_count++;
+}
+
+/* A gradient may have a gradient, and so on: one after the other, not one within the other. */
+void tni_meta_free(tn_agmeta *m) {
+    if (m->base) unlink_view(m);
+    m->next_free = tni_agt.dying_metas;
+    tni_agt.dying_metas = m;
+    if (tni_agt.freeing_metas) return;
+    tni_agt.freeing_metas = true;
+    while (tni_agt.dying_metas) {
+        tn_agmeta *d = tni_agt.dying_metas;
+        tni_agt.dying_metas = d->next_free;
+        let_go(d);
+    }
+    tni_agt.freeing_metas = false;
 }
 
 tn_status tni_meta_link(tn_tensor *base, tn_tensor *view) {

@@ -327,6 +327,8 @@ typedef struct tni_ag_thread {
     uint16_t free_count[TNI_NODE_CLASSES];
     tn_agmeta *free_metas;
     uint32_t free_meta_count;
+    tn_agmeta *dying_metas;
+    bool freeing_metas;
     uint32_t freeing; /* a loop that frees nodes is running */
     tn_node *dying;   /* what it has still to free */
     uint64_t seq;

@@ -9,6 +9,7 @@
 #include "cpu_priv.h"
 #include "cpu_rows_list.h"
 #include "gemm.h"
+#include "locks.h"
 #include "map.h"
 
 /* ---- Rows --------------------------------------------------------------------------------------*/
@@ -90,6 +91,7 @@ static tn_status activate(const tn_host *host, tn_txn *txn) {
         .query = query,
     };
     cpu_host = host;
+    cpu_locks_init();
     cpu_blas_init();
     cpu_blas_warn();
     cpu_copy_init(cpu_isa_pick());

@@ -22,12 +22,82 @@
 
 /* ---- Threads -----------------------------------------------------------------------------------*/
 
-void tni_os_lock(tni_os_mutex *m) { pthread_mutex_lock(m); }
-bool tni_os_try_lock(tni_os_mutex *m) { return pthread_mutex_trylock(m) == 0; }
-void tni_os_unlock(tni_os_mutex *m) { pthread_mutex_unlock(m); }
+/* Note [Locks and forks]
+ * A fork copies locks as they are and, of the threads that hold them, none: what such a lock guards is
+ * half changed in the child, which would wait for it for ever. So it is counted which threads hold a
+ * lock or wait for one. A fork waits until no other thread does, and those that hold none take none
+ * meanwhile. It gives up after a while, since a lock may be held for as long as a library is loaded. */
+enum { FORK_WAIT_MS = 5000, FORK_STEP_NS = 20000 };
+static _Atomic int32_t inside;  /* threads with a lock, or at one */
+static _Atomic int32_t forking; /* threads that are about to fork */
+static _Thread_local __attribute__((tls_model("initial-exec"))) int32_t held; /* by this one */
+
+static void come_in(void) {
+    if (held++ > 0) return;
+    atomic_fetch_add(&inside, 1);
+    while (atomic_load(&forking)) {
+        atomic_fetch_sub(&inside, 1);
+        tni_os_sleep_ns(FORK_STEP_NS);
+        atomic_fetch_add(&inside, 1);
+    }
+}
+
+/* Whether it was the thread's last lock. */
+static bool go_out(void) { return --held == 0 && atomic_fetch_sub(&inside, 1); }
+
+/* The other functions around a fork that take locks are called within these. */
+static void wait_for_locks(void) {
+    int32_t mine = held++ > 0;
+    int64_t end = tni_os_clock_ns() + FORK_WAIT_MS * INT64_C(1000000);
+    atomic_fetch_add(&forking, 1);
+    while (atomic_load(&inside) > mine && tni_os_clock_ns() < end) tni_os_sleep_ns(FORK_STEP_NS);
+}
+
+static void locks_in_parent(void) {
+    held--;
+    atomic_fetch_sub(&forking, 1);
+}
+
+static void locks_in_child(void) {
+    atomic_store(&inside, --held > 0);
+    atomic_store(&forking, 0);
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(wait_for_locks, locks_in_parent, locks_in_child);
+}
+
+void tni_os_lock(tni_os_mutex *m) {
+    come_in();
+    pthread_mutex_lock(m);
+}
+
+bool tni_os_try_lock(tni_os_mutex *m) {
+    come_in();
+    if (pthread_mutex_trylock(m) == 0) return true;
+    (void)go_out();
+    return false;
+}
+
+/* A thread that a fork has waited for goes no further: it may have loaded a plugin, of whose own locks
+ * the fork does not know. */
+void tni_os_unlock(tni_os_mutex *m) {
+    pthread_mutex_unlock(m);
+    if (!go_out()) return;
+    while (atomic_load(&forking)) tni_os_sleep_ns(FORK_STEP_NS);
+}
+
 void tni_os_mutex_init(tni_os_mutex *m) { pthread_mutex_init(m, NULL); }
 void tni_os_cond_init(tni_os_cond *c) { pthread_cond_init(c, NULL); }
-void tni_os_wait(tni_os_cond *c, tni_os_mutex *m) { pthread_cond_wait(c, m); }
+
+/* Whoever waits here holds no lock that a fork would have to wait for. */
+void tni_os_wait(tni_os_cond *c, tni_os_mutex *m) {
+    (void)go_out();
+    pthread_cond_wait(c, m);
+    pthread_mutex_unlock(m);
+    tni_os_lock(m);
+}
+
 void tni_os_wake(tni_os_cond *c) { pthread_cond_signal(c); }
 void tni_os_yield(void) { sched_yield(); }
 

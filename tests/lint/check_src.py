@@ -36,6 +36,7 @@ RAW_LENDERS = re.compile(r"(\bhost->scratch|(?<!\w)cpu_alloc)\s*\(")
 RAW_FILES = {"room.h", "cpu_priv.h", "alloc.c"}
 # A product that nothing checks: not of constants, and not what rounds a quotient up.
 CONSTANT = r"(?:\d+|[A-Z][A-Z_0-9]*|sizeof(?:\([^()]*\)| \**[\w.>\[\]-]+))"
+OWN_LOCK = re.compile(r"\bcpu_lock \w+(\[\w+\])?(;| =)")
 PRODUCT = re.compile(r"[\w\])] \* [\w(]")
 # Words in capitals that stand for work left undone; put together here so as not to find themselves.
 UNDONE = re.compile("|".join(rf"\b{word}\b" for word in ("TO" + "DO", "FIX" + "ME", "X" * 3)))
@@ -401,6 +402,13 @@ def system_calls_in_one_file() -> Iterator[str]:
                 yield at(path, n, "operating-system calls belong into dispatch/ground/os.c")
 
 
+def locks_that_forks_know() -> Iterator[str]:
+    """A fork takes every lock of the CPU plugin; it finds those that CPU_LOCK made."""
+    for path in product():
+        if path.is_relative_to(ROOT / "backends/cpu") and path.name != "cpu_priv.h":
+            yield from matches(path, OWN_LOCK, "{} is not known to forks: CPU_LOCK(name)")
+
+
 def no_numerics_in_python() -> Iterator[str]:
     tables = sorted(ROOT.glob("dispatch/ops/*.toml"))
     for path, line, message in numerics.complaints(ROOT / "python" / "tenon", tables):
@@ -425,7 +433,8 @@ RULES = (
     file_length, head_comment, banned_calls, macro_length, bare_products, room_includes,
     rooms_look_down, calls_look_down,
     small_circles, undone_work, no_generated_files, room_readmes, unique_operators,
-    unique_test_files, whitespace, system_calls_in_one_file, no_numerics_in_python,
+    unique_test_files, whitespace, system_calls_in_one_file, locks_that_forks_know,
+    no_numerics_in_python,
     no_status_thrown_away, no_call_after_a_failed_step,
 )  # fmt: skip
 

@@ -172,3 +172,13 @@ def test_hooks_are_free_when_nothing_has_them() -> None:
     before = memory.resident()
     passes(8000)
     assert memory.resident() - before < 1 << 20
+
+
+def test_gradients_of_gradients_are_freed_one_by_one() -> None:
+    """As many as would not fit on the stack, each within the one before."""
+    first: Any = None
+    for _ in range(300_000):
+        t = tn.ones(1)
+        t.grad, first = first, t
+    del t, first
+    assert tn.ones(1).grad is None

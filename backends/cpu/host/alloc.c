@@ -3,7 +3,7 @@
  * takes no lock. Larger blocks come from arenas (2 MiB aligned, huge pages): best fit over bins of
  * free blocks that are merged with their neighbours. Everything is 64-byte aligned. A block may be
  * freed on any thread. The size comes back with the free call, so small blocks carry no header. */
-#include "cpu_priv.h"
+#include "locks.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -57,8 +57,8 @@ typedef struct thread_cache {
 static CPU_TLS thread_cache *mine;
 static CPU_TLS bool gone; /* the thread ends: its cache has been given up */
 
+CPU_LOCK(central_lock); /* taken before large_lock */
 static struct central {
-    cpu_lock lock;
     free_block *head[CLASSES];
     char *slab[CLASSES], *slab_end[CLASSES]; /* what is left of each class's last slab */
     char *pool, *pool_end;                   /* what slabs are cut from */
@@ -90,14 +90,13 @@ typedef struct arena {
     char *start;
 } arena;
 
+CPU_LOCK(large_lock);
 static struct large {
-    cpu_lock lock;
     arena *arenas;
     block *bin[BINS];
     uint64_t bin_used[(BINS + 63) / 64];
     uint64_t allocated, allocated_peak, reserved, reserved_peak;
     uint64_t allocations, frees;
-    bool fork_hook;
 } large;
 
 static uint32_t bin_of(uint64_t bytes) {
@@ -243,20 +242,9 @@ static void large_give(void *data) {
 
 /* ---- Threads' caches ---------------------------------------------------------------------------*/
 
-/* A fork must not find a lock taken by a thread that the child does not have. */
-static void fork_prepare(void) {
-    cpu_lock_take(&central.lock);
-    cpu_lock_take(&large.lock);
-}
-
-static void fork_done(void) {
-    cpu_lock_drop(&large.lock);
-    cpu_lock_drop(&central.lock);
-}
-
 static void thread_ends(void *arg) {
     thread_cache *t = arg;
-    cpu_lock_take(&central.lock);
+    cpu_lock_take(&central_lock);
     for (uint32_t c = 0; c < CLASSES; c++) {
         free_block *b = t->bin[c].head;
         central.past_allocations[c] += t->bin[c].allocations;
@@ -273,7 +261,7 @@ static void thread_ends(void *arg) {
         t->prev->next = t->next;
     else
         central.threads = t->next;
-    cpu_lock_drop(&central.lock);
+    cpu_lock_drop(&central_lock);
     free(t);
     mine = NULL;
     gone = true;
@@ -290,14 +278,11 @@ static CPU_NOINLINE thread_cache *thread_begins(void) {
         uint64_t n = THREAD_BYTES / class_bytes(c);
         t->bin[c].limit = (uint32_t)(n > 256 ? 256 : n < 4 ? 4 : n);
     }
-    cpu_lock_take(&central.lock);
+    cpu_lock_take(&central_lock);
     t->next = central.threads;
     if (t->next) t->next->prev = t;
     central.threads = t;
-    bool hook = !large.fork_hook;
-    large.fork_hook = true;
-    cpu_lock_drop(&central.lock);
-    if (hook) cpu_os_at_fork(fork_prepare, fork_done, fork_done);
+    cpu_lock_drop(&central_lock);
     mine = t;
     return t;
 }
@@ -314,16 +299,16 @@ static char *slab_take(uint64_t bytes) {
         if (!p) return NULL;
         central.pool = p;
         central.pool_end = p + POOL_BYTES;
-        cpu_lock_take(&large.lock);
+        cpu_lock_take(&large_lock);
         large.reserved += POOL_BYTES;
         if (large.reserved > large.reserved_peak) large.reserved_peak = large.reserved;
-        cpu_lock_drop(&large.lock);
+        cpu_lock_drop(&large_lock);
     }
     central.pool += bytes;
     return central.pool - bytes;
 }
 
-/* One free block of class c from the central list or a fresh slab; central.lock is held. */
+/* One free block of class c from the central list or a fresh slab; central_lock is held. */
 static free_block *central_take(uint32_t c) {
     free_block *b = central.head[c];
     uint64_t bytes = class_bytes(c);
@@ -349,7 +334,7 @@ static void *small_refill(uint32_t c) {
     thread_cache *t = mine ? mine : thread_begins();
     bin_cache *bin = t ? &t->bin[c] : NULL;
     uint32_t want = bin ? bin->limit / 2 : 0;
-    cpu_lock_take(&central.lock);
+    cpu_lock_take(&central_lock);
     free_block *b = central_take(c);
     for (uint32_t i = 0; b && i < want; i++) {
         free_block *more = central_take(c);
@@ -359,14 +344,14 @@ static void *small_refill(uint32_t c) {
         bin->count++;
     }
     if (b && !bin) central.past_allocations[c]++;
-    cpu_lock_drop(&central.lock);
+    cpu_lock_drop(&central_lock);
     if (b && bin) count_one(&bin->allocations);
     return b;
 }
 
 /* Half of a list that has grown past its limit goes to the central list. */
 static CPU_NOINLINE void small_flush(bin_cache *bin, uint32_t c) {
-    cpu_lock_take(&central.lock);
+    cpu_lock_take(&central_lock);
     while (bin->count > bin->limit / 2) {
         free_block *b = bin->head;
         bin->head = b->next;
@@ -374,7 +359,7 @@ static CPU_NOINLINE void small_flush(bin_cache *bin, uint32_t c) {
         b->next = central.head[c];
         central.head[c] = b;
     }
-    cpu_lock_drop(&central.lock);
+    cpu_lock_drop(&central_lock);
 }
 
 static inline void small_give(bin_cache *bin, uint32_t c, free_block *b) {
@@ -390,11 +375,11 @@ static CPU_NOINLINE void small_free_slow(free_block *b, uint32_t c) {
         small_give(&t->bin[c], c, b);
         return;
     }
-    cpu_lock_take(&central.lock);
+    cpu_lock_take(&central_lock);
     b->next = central.head[c];
     central.head[c] = b;
     central.past_frees[c]++;
-    cpu_lock_drop(&central.lock);
+    cpu_lock_drop(&central_lock);
 }
 
 /* ---- The device's functions --------------------------------------------------------------------*/
@@ -407,20 +392,20 @@ static CPU_NOINLINE tn_status no_memory(uint64_t bytes) {
 /* The rare cases stay out of line, so that the common ones need no stack frame. */
 static CPU_NOINLINE tn_status large_alloc(uint64_t bytes, void **ret_data) {
     if (bytes > UINT64_C(1) << 62) return no_memory(bytes);
-    cpu_lock_take(&large.lock);
+    cpu_lock_take(&large_lock);
     void *p = large_take(bytes);
     large.allocations += p != NULL;
-    cpu_lock_drop(&large.lock);
+    cpu_lock_drop(&large_lock);
     if (!p) return no_memory(bytes);
     *ret_data = p;
     return TN_OK;
 }
 
 static CPU_NOINLINE void large_free(void *data) {
-    cpu_lock_take(&large.lock);
+    cpu_lock_take(&large_lock);
     large_give(data);
     large.frees++;
-    cpu_lock_drop(&large.lock);
+    cpu_lock_drop(&large_lock);
 }
 
 static CPU_NOINLINE tn_status small_alloc_slow(uint32_t c, uint64_t bytes, void **ret_data) {
@@ -486,8 +471,8 @@ static void add_small(tn_memory_stats *s) {
 static tn_status iface_stats(void *ctx, int32_t device, tn_memory_stats *ret_stats) {
     (void)ctx;
     (void)device;
-    cpu_lock_take(&central.lock);
-    cpu_lock_take(&large.lock);
+    cpu_lock_take(&central_lock);
+    cpu_lock_take(&large_lock);
     tn_memory_stats s = {
         .allocated = large.allocated,
         .reserved = large.reserved,
@@ -498,8 +483,8 @@ static tn_status iface_stats(void *ctx, int32_t device, tn_memory_stats *ret_sta
     uint64_t small_before = s.allocated;
     add_small(&s);
     s.allocated_peak = large.allocated_peak + (s.allocated - small_before);
-    cpu_lock_drop(&large.lock);
-    cpu_lock_drop(&central.lock);
+    cpu_lock_drop(&large_lock);
+    cpu_lock_drop(&central_lock);
     *ret_stats = s;
     return TN_OK;
 }
@@ -507,19 +492,19 @@ static tn_status iface_stats(void *ctx, int32_t device, tn_memory_stats *ret_sta
 static tn_status iface_reset_peak(void *ctx, int32_t device) {
     (void)ctx;
     (void)device;
-    cpu_lock_take(&large.lock);
+    cpu_lock_take(&large_lock);
     large.allocated_peak = large.allocated;
     large.reserved_peak = large.reserved;
-    cpu_lock_drop(&large.lock);
+    cpu_lock_drop(&large_lock);
     return TN_OK;
 }
 
 static tn_status iface_empty_cache(void *ctx, int32_t device) {
     (void)ctx;
     (void)device;
-    cpu_lock_take(&large.lock);
+    cpu_lock_take(&large_lock);
     drop_free_arenas();
-    cpu_lock_drop(&large.lock);
+    cpu_lock_drop(&large_lock);
     return TN_OK;
 }
 

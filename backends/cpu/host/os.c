@@ -2,7 +2,7 @@
  * on a word, CPU counts and the environment. A port to another system is a port of this file. */
 #define _GNU_SOURCE
 #include "caches.h"
-#include "cpu_priv.h"
+#include "locks.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -201,17 +201,18 @@ void cpu_os_wake(uint32_t *word, int32_t count) {
     errno = saved;
 }
 
+static bool try_lock(cpu_lock *lock, uint32_t *ret_seen) {
+    *ret_seen = 0;
+    return __atomic_compare_exchange_n(&lock->word, ret_seen, 1, false, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_RELAXED);
+}
+
 void cpu_lock_take(cpu_lock *lock) {
-    uint32_t seen = 0;
-    if (__atomic_compare_exchange_n(&lock->word, &seen, 1, false, __ATOMIC_ACQUIRE,
-                                    __ATOMIC_RELAXED))
-        return;
+    uint32_t seen;
+    if (try_lock(lock, &seen)) return;
     for (int i = 0; i < 100 && seen == 1; i++) {
         cpu_os_relax();
-        seen = 0;
-        if (__atomic_compare_exchange_n(&lock->word, &seen, 1, false, __ATOMIC_ACQUIRE,
-                                        __ATOMIC_RELAXED))
-            return;
+        if (try_lock(lock, &seen)) return;
     }
     while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE) != 0) cpu_os_wait(&lock->word, 2);
 }
@@ -219,3 +220,32 @@ void cpu_lock_take(cpu_lock *lock) {
 void cpu_lock_drop(cpu_lock *lock) {
     if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2) cpu_os_wake(&lock->word, 1);
 }
+
+/* ---- Forks -------------------------------------------------------------------------------------*/
+
+/* What lies between them is what CPU_LOCK made; the linker names its ends. */
+extern cpu_lock __start_cpu_locks[] __attribute__((visibility("hidden")));
+extern cpu_lock __stop_cpu_locks[] __attribute__((visibility("hidden")));
+
+static void drop_before(cpu_lock *end) {
+    for (cpu_lock *l = __start_cpu_locks; l < end; l++) cpu_lock_drop(l);
+}
+
+/* They are taken in no order, so none is kept while another one is waited for. */
+static void before_fork(void) {
+    cpu_lock *at = __start_cpu_locks;
+    uint32_t seen;
+    while (at < __stop_cpu_locks) {
+        if (try_lock(at, &seen)) {
+            at++;
+            continue;
+        }
+        drop_before(at);
+        at = __start_cpu_locks;
+        cpu_os_yield();
+    }
+}
+
+static void after_fork(void) { drop_before(__stop_cpu_locks); }
+
+void cpu_locks_init(void) { cpu_os_at_fork(before_fork, after_fork, after_fork); }

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "blas.h"
+#include "locks.h"
 
 /* The largest that OpenBLAS asks for, 32 << 22 on x86-64, and some more for what is around it. */
 #define BUFFER_BYTES (UINT64_C(130) << 20)
@@ -13,8 +14,8 @@
 __attribute__((weak)) void *blas_memory_alloc(int kind);
 __attribute__((weak)) void blas_memory_free(void *buffer);
 
+CPU_LOCK(room_lock);
 static struct {
-    cpu_lock lock;
     _Atomic int32_t running; /* calls */
     _Atomic int32_t ready;   /* buffers */
     void *buffer[MOST_BUFFERS];
@@ -54,7 +55,7 @@ static tn_status make_buffers(int32_t wanted) {
 static CPU_NOINLINE tn_status more_room(int32_t wanted) {
     tn_status st = TN_OK;
     if (wanted > MOST_BUFFERS) wanted = MOST_BUFFERS;
-    cpu_lock_take(&room.lock);
+    cpu_lock_take(&room_lock);
     if (atomic_load(&room.ready) < wanted) {
         if (blas_memory_alloc && blas_memory_free)
             st = make_buffers(wanted);
@@ -63,7 +64,7 @@ static CPU_NOINLINE tn_status more_room(int32_t wanted) {
         else
             st = TN_E_MEMORY;
     }
-    cpu_lock_drop(&room.lock);
+    cpu_lock_drop(&room_lock);
     if (st == TN_OK) return TN_OK;
     return cpu_host->fail(TN_E_MEMORY, -1,
                           "out of memory: %d calls of the BLAS at a time need %llu MiB of address "
@@ -96,9 +97,6 @@ void cpu_blas_room_end(void *data, uint64_t bytes) {
 }
 
 /* The child of a fork has one thread, and none of its parent's calls. */
-static void after_fork(void) {
-    room.lock = (cpu_lock){0};
-    atomic_store(&room.running, 0);
-}
+static void after_fork(void) { atomic_store(&room.running, 0); }
 
 void cpu_blas_room_init(void) { cpu_os_at_fork(NULL, NULL, after_fork); }

@@ -9,6 +9,7 @@
 #include "common/fft.h"
 
 #include "fft_pass_tmpl.h"
+#include "locks.h"
 
 enum { PASSES = 40, BLOCKS = 6, LARGEST_TILE_PRIME = 256, KEEP = 32 };
 #define KEEP_BYTES (INT64_C(64) << 20)
@@ -337,8 +338,8 @@ static tn_status plan_make(int64_t n, bool line, bool real, plan **ret) {
 
 /* ---- Plans that are kept -----------------------------------------------------------------------*/
 
+CPU_LOCK(kept_lock);
 static struct {
-    cpu_lock lock;
     uint64_t clock;
     plan *plan[KEEP];
 } kept;
@@ -390,25 +391,25 @@ static plan *plan_use(plan *p) {
  * made without the lock: that takes time, and whoever answers an interrupt may want a plan. */
 static tn_status plan_take(int64_t n, bool line, bool real, plan **ret) {
     plan *made = NULL;
-    cpu_lock_take(&kept.lock);
+    cpu_lock_take(&kept_lock);
     *ret = plan_use(plan_find(n, line, real));
-    cpu_lock_drop(&kept.lock);
+    cpu_lock_drop(&kept_lock);
     if (*ret) return TN_OK;
     tn_status st = plan_make(n, line, real, &made);
     if (st != TN_OK) return st;
-    cpu_lock_take(&kept.lock);
+    cpu_lock_take(&kept_lock);
     int place = plan_find(n, line, real) ? -1 : place_for(plan_bytes(made));
     if (place >= 0) kept.plan[place] = made;
     made->kept = place >= 0;
     *ret = plan_use(made);
-    cpu_lock_drop(&kept.lock);
+    cpu_lock_drop(&kept_lock);
     return TN_OK;
 }
 
 static void plan_drop(plan *p) {
-    cpu_lock_take(&kept.lock);
+    cpu_lock_take(&kept_lock);
     bool end = --p->users == 0 && !p->kept;
-    cpu_lock_drop(&kept.lock);
+    cpu_lock_drop(&kept_lock);
     if (end) plan_free(p);
 }
 
