@@ -418,6 +418,9 @@ class Explanation:
         self.graphs, self.break_reasons = report.graphs, report.breaks
         self.graph_count, self.graph_break_count = len(report.graphs), len(report.breaks)
         self.op_count = report.op_count
+        self.ops_per_graph = [
+            [n.target for n in gm.graph.nodes if n.op == "call_function"] for gm in report.graphs
+        ]
         whole = len(report.programs) == 1 and not report.breaks
         self.fused: list[str] = report.programs[0].groups() if whole else []
 

@@ -123,6 +123,7 @@ def test_a_branch_on_data() -> None:
     assert checked(fn, [(up,), (down,), (up + 1,), (down - 1,)]).frame_count == 3
     report = dynamo.explain(fn)(up)
     assert (report.graph_count, report.graph_break_count) == (2, 1)
+    assert [len(ops) for ops in report.ops_per_graph] == [3, 1] and report.op_count == 4
     assert "test_compile_graphs.py" in report.break_reasons[0]
 
 

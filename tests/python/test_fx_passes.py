@@ -341,3 +341,14 @@ def test_errors_name_the_node() -> None:
     gm = fx.symbolic_trace(lambda x: x["k"])
     with pytest.raises(RuntimeError, match="While executing %getitem"):
         fx.Interpreter(gm).run({})
+
+
+def test_two_nodes_of_a_pattern_are_two_nodes() -> None:
+    """x + x is no a + b, as in PyTorch."""
+
+    def added(a: Any, b: Any) -> Any:
+        return tn.relu(a + b)
+
+    graph = fx.symbolic_trace(lambda x, y: tn.relu(x + y) + tn.relu(x + x)).graph
+    (found,) = SubgraphMatcher(fx.symbolic_trace(added).graph).match(graph)
+    assert [str(n) for n in found.placeholder_nodes] == ["x", "y"]

@@ -349,7 +349,7 @@ def test_options_of_exports(tmp_path: Path) -> None:
     }  # fmt: skip
     assert tn.onnx.export(net, (x,), path, **taken) is not None
     refused: dict[str, Any] = {
-        "export_params": False, "training": modes.TRAINING, "custom_opsets": {"own": 1},
+        "export_params": False, "training": modes.TRAINING,
         "operator_export_type": kinds.ONNX_ATEN, "export_modules_as_functions": True,
         "keep_initializers_as_inputs": True, "custom_translation_table": {1: 2},
     }  # fmt: skip

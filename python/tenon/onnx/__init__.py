@@ -20,6 +20,7 @@ from tenon.export import Dim, ExportedProgram
 from tenon.export import export as _export
 from tenon.io import atomic
 from tenon.nn import Module
+from tenon.onnx import _rules
 
 __all__ = [
     "ONNXProgram", "OnnxExporterError", "OperatorExportTypes", "TrainingMode", "export",
@@ -57,14 +58,16 @@ _exporting = threading.local()
 
 
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Any, opset_version: int) -> None:
-    """A rule for PyTorch's exporter of scripts: exports by graphs, which are those here, do not ask
-    for it."""
-    del symbolic_name, symbolic_fn, opset_version
+    """A translation of calls of an operator: `symbolic_fn(g, *arguments)` makes nodes by
+    `g.op("domain::Name", x, alpha_f=0.5)` and returns their results. Operators of the table are
+    named `aten::relu`, those of plugins by their namespace; a `library.custom_op` is what it does
+    in a program, and no rule is asked for it."""
+    _rules.add(symbolic_name, symbolic_fn, opset_version)
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
     """Takes such a rule back."""
-    del symbolic_name, opset_version
+    _rules.remove(symbolic_name, opset_version)
 
 
 def is_in_onnx_export() -> bool:
@@ -87,7 +90,7 @@ _IDLE = {
     "external_data", "fallback", "optimize", "profile", "report", "verbose",
 }  # fmt: skip
 _ASKED = {
-    "custom_opsets": (None, {}), "custom_translation_table": (None, {}), "export_params": (True,),
+    "custom_translation_table": (None, {}), "export_params": (True,),
     "export_modules_as_functions": (False,), "keep_initializers_as_inputs": (None, False),
     "operator_export_type": (OperatorExportTypes.ONNX,),
     "training": (TrainingMode.EVAL, TrainingMode.PRESERVE),
@@ -96,7 +99,7 @@ _ASKED = {
 
 def _check_options(options: dict[str, Any]) -> None:
     for name, value in options.items():
-        if name in _IDLE or name == "verify":
+        if name in _IDLE or name in ("verify", "custom_opsets"):
             continue
         if name not in _ASKED:
             raise TypeError(f"export() got an unexpected keyword argument '{name}'")
@@ -201,7 +204,9 @@ def export(
             dynamic_shapes = _by_position(model, args, kwargs, input_names, dynamic_axes)
         with _in_export():
             model = _export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
-    proto = translate(model, opset, input_names, output_names)
+    proto = translate(
+        model, opset, input_names, output_names, dict(options.get("custom_opsets") or {})
+    )
     made = ONNXProgram(proto, model)
     if options.get("verify"):
         _verify(made)

@@ -14,6 +14,7 @@ from tenon._program.apart import take_apart
 from tenon._program.as_fx import value
 from tenon.export import ExportedProgram
 from tenon.export.decompositions import composites
+from tenon.onnx import _rules
 from tenon.utils._pytree import tree_leaves
 
 try:
@@ -133,6 +134,7 @@ class Writer:
         self.program, self.data, self.opset = program, program.data, opset
         self.values = self.data["values"]
         self.names: dict[int, str] = {}
+        self.domains: set[str] = set()  # of nodes that rules have made
         self.nodes: list[Any] = []
         self.constants: dict[bytes, str] = {}
         self.initializers: list[Any] = []
@@ -253,7 +255,7 @@ class Writer:
         """What the view's node makes of its source, or of another tensor of that shape."""
         before = self.names[source]
         self.names[source] = name or before
-        made = TRANSLATIONS[node["op"]](Call(self, node))
+        made = self.translated(Call(self, node))
         self.names[source] = before
         return made if isinstance(made, str) else made[at]
 
@@ -329,7 +331,7 @@ class Writer:
         places = [i for i, v in enumerate(self.values) if v["role"] == "weight"]
         for i, (name, _, tensor) in zip(places, self.program.weights, strict=True):
             self.weight(i, name, tensor)
-        unknown = _unknown(self.program)
+        unknown = _unknown(self.program, self.opset)
         if unknown:
             raise _onnx.OnnxExporterError(f"onnx.export has no translation of {', '.join(unknown)}")
         self.used = {i for n in self.data["nodes"] for i in _tensors(n)} | {*self.data["outputs"]}
@@ -341,15 +343,21 @@ class Writer:
                 self.names[i] = self.as_asked(self.names[i], nothing)
             self.asked = []
 
+    def translated(self, call: Call) -> Any:
+        """What the program's own rule makes of a call, or else ours."""
+        op = call.node["op"]
+        rule = _rules.find(op, self.opset)
+        return _rules.translate(rule, call) if rule else TRANSLATIONS[op](call)
+
     def run_node(self, node: dict[str, Any]) -> None:
         into, sources = self.targets(node), _tensors(node)
         for i in sources:
             self.settle(i)
         call = Call(self, node)
         try:
-            made = TRANSLATIONS[node["op"]](call)
+            made = self.translated(call)
         except (TypeError, ValueError) as err:
-            if not self.data["symbols"]:
+            if not self.data["symbols"] or _rules.find(node["op"], self.opset):
                 raise
             call.refuse(
                 f"a number that follows from a free size, where ONNX has fixed ones ({err})"
@@ -380,16 +388,20 @@ def _tensors(node: dict[str, Any]) -> list[int]:
     return found
 
 
-def _unknown(program: Program) -> list[str]:
-    return sorted({n["op"] for n in program.data["nodes"]} - set(TRANSLATIONS))
+def _is_known(op: str, opset: int) -> bool:
+    return op in TRANSLATIONS or _rules.find(op, opset) is not None
 
 
-def _in_known_parts(exported: ExportedProgram) -> Program:
+def _unknown(program: Program, opset: int) -> list[str]:
+    return sorted(n for n in {n["op"] for n in program.data["nodes"]} if not _is_known(n, opset))
+
+
+def _in_known_parts(exported: ExportedProgram, opset: int) -> Program:
     """The program with composites that have no translation as their parts."""
-    unknown = _unknown(exported.program)
+    unknown = _unknown(exported.program, opset)
     if not unknown:
         return exported.program
-    names = [n for forms in composites().values() for n in forms if n not in TRANSLATIONS]
+    names = [n for forms in composites().values() for n in forms if not _is_known(n, opset)]
     try:
         return take_apart(exported.program, names, exported._examples())
     except RuntimeError as err:
@@ -414,14 +426,15 @@ def _read(nodes: Any) -> Iterator[str]:
 
 
 def translate(
-    exported: ExportedProgram, opset: int, inputs: list[str] | None, outputs: list[str] | None
-) -> Any:
-    """The model of a program."""
+    exported: ExportedProgram, opset: int, inputs: list[str] | None, outputs: list[str] | None,
+    domains: dict[str, int],
+) -> Any:  # fmt: skip
+    """The model of a program; domains have versions, those that are not named the first."""
     from tenon.onnx import _indexing, _layers, _losses, _numbers, _operators, _special
 
     # They fill TRANSLATIONS.
     assert _indexing and _layers and _losses and _numbers and _operators and _special
-    w = Writer(_in_known_parts(exported), opset)
+    w = Writer(_in_known_parts(exported, opset), opset)
     w.run(inputs)
     results = []
     for k, i in enumerate(w.data["outputs"]):
@@ -436,8 +449,8 @@ def translate(
         results,
         [t for t in w.initializers if t.name in used],
     )
-    model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", opset)], producer_name="tenon", ir_version=9
-    )
+    own = {name: domains.get(name, 1) for name in sorted(w.domains)}
+    imports = [helper.make_opsetid(k, v) for k, v in {"": opset, **own}.items()]
+    model = helper.make_model(graph, opset_imports=imports, producer_name="tenon", ir_version=9)
     onnx.checker.check_model(model, full_check=True)
     return model

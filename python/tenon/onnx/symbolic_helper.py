@@ -1,4 +1,4 @@
-"""What packages use to write rules for PyTorch's exporter of scripts."""
+"""What packages use to write rules for `register_custom_op_symbolic`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 
 def parse_args(*kinds: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorates such a rule, which no export here asks for, with the kinds of its arguments."""
+    """Decorates such a rule with the kinds of its arguments, which come as they are: values of the
+    model, and Python's numbers, lists and texts."""
     del kinds
     return lambda rule: rule

@@ -89,6 +89,8 @@ class SubgraphMatcher:
     def _same(self, p: Node, n: Node, found: dict[Node, Argument]) -> bool:
         if p in found:
             return found[p] is n
+        if any(n is taken for taken in found.values()):  # two nodes of a pattern are two here
+            return False
         if p.op != "placeholder" or self.match_placeholder:
             if p.op != n.op or not self._same_target(p, n):
                 return False
