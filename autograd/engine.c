@@ -212,12 +212,80 @@ static uint32_t pop(pass *p) {
     return top;
 }
 
+/* ---- Hooks of nodes and of the ends at leaves ---------------------------------------------------*/
+
+/* Entries of `other` that are set take the places of those in g. */
+static void exchange(tn_tensor **g, tn_tensor **other, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (!other[i]) continue;
+        tn_tensor_unref(&g[i]);
+        g[i] = other[i];
+        other[i] = NULL;
+    }
+}
+
+static tn_status run_pre_hooks(tn_hook *const *list, tn_tensor **g, uint32_t n) {
+    tn_hook **hooks;
+    int count;
+    TN_TRY(tni_hooks_snapshot(list, TNI_HOOK_PRE, &hooks, &count));
+    tn_tensor **other = count ? calloc((size_t)n + 1, sizeof *other) : NULL;
+    tn_status st = count && !other ? tn_fail(TN_E_MEMORY, -1, "out of memory") : TN_OK;
+    for (int k = 0; k < count && st == TN_OK; k++) {
+        if (!tni_hook_enter(hooks[k])) continue;
+        st = hooks[k]->fn.pre(hooks[k]->ctx, g, n, other);
+        tni_hook_leave(hooks[k]);
+        exchange(g, other, n);
+    }
+    free(other);
+    tni_hooks_done(hooks, count);
+    return st;
+}
+
+static tn_status run_post_hooks(tn_hook *const *list, tn_tensor **g, uint32_t ng, tn_tensor **ret,
+                                uint32_t nret) {
+    tn_hook **hooks;
+    int count;
+    TN_TRY(tni_hooks_snapshot(list, TNI_HOOK_POST, &hooks, &count));
+    tn_tensor **other = count ? calloc((size_t)nret + 1, sizeof *other) : NULL;
+    tn_status st = count && !other ? tn_fail(TN_E_MEMORY, -1, "out of memory") : TN_OK;
+    for (int k = 0; k < count && st == TN_OK; k++) {
+        if (!tni_hook_enter(hooks[k])) continue;
+        st = hooks[k]->fn.post(hooks[k]->ctx, ret, nret, g, ng, other);
+        tni_hook_leave(hooks[k]);
+        exchange(ret, other, nret);
+    }
+    free(other);
+    tni_hooks_done(hooks, count);
+    return st;
+}
+
 /* ---- Delivery ----------------------------------------------------------------------------------*/
 
 static void capture(pass *p, uintptr_t key, uint32_t nr, tn_tensor *g) {
     for (int64_t i = 0; i < p->ntargets; i++)
         if (p->targets[i].key == key && p->targets[i].nr == nr && !p->captured[i])
             p->captured[i] = tn_tensor_ref(g);
+}
+
+static tn_status fit_leaf(const tn_tensor *leaf, tn_tensor **g) {
+    return tni_fit(g, leaf->v.word, leaf->v.ndim, leaf->v.shape, NULL, 0);
+}
+
+/* Adds g, a reference that is taken over, to the leaf's .grad, between the hooks of that end. */
+static tn_status accumulate(tn_tensor *leaf, tn_hook *const *hooks, tn_tensor *g) {
+    tn_status st = run_pre_hooks(hooks, &g, 1);
+    if (st == TN_OK) st = fit_leaf(leaf, &g);
+    if (st != TN_OK) {
+        tn_tensor_unref(&g);
+        return st;
+    }
+    bool watched = tni_hooks_any(hooks, TNI_HOOK_POST);
+    tn_tensor *seen = watched ? tn_tensor_ref(g) : NULL;
+    st = tni_accumulate(leaf, g);
+    if (st == TN_OK) st = tni_run_leaf_hooks(hooks, leaf);
+    if (st == TN_OK && watched) st = run_post_hooks(hooks, &seen, 1, NULL, 0);
+    tn_tensor_unref(&seen);
+    return st;
 }
 
 /* A leaf has all its gradients. */
@@ -229,16 +297,14 @@ static tn_status finish_leaf(pass *p, stop *s) {
     tn_agmeta *m = tni_meta_seen(leaf);
     if (m && m->hooks) {
         st = tni_run_tensor_hooks(&m->hooks, 0, &g);
-        if (st == TN_OK) st = tni_fit(&g, leaf->v.word, leaf->v.ndim, leaf->v.shape, NULL, 0);
+        if (st == TN_OK) st = fit_leaf(leaf, &g);
     }
     if (st != TN_OK || p->capture) {
         if (st == TN_OK) capture(p, s->key, 0, g);
         tn_tensor_unref(&g);
         return st;
     }
-    TN_TRY(tni_accumulate(leaf, g));
-    m = tni_meta_seen(leaf);
-    return m->hooks ? tni_run_leaf_hooks(&m->hooks, leaf) : TN_OK;
+    return m && m->hooks ? accumulate(leaf, &m->hooks, g) : tni_accumulate(leaf, g);
 }
 
 /* Gives stop `at` one gradient (NULL: none) and lets it run when that was the last. */
@@ -333,9 +399,8 @@ static tn_status keep_cells(const tni_extra *x, tn_tensor *const *g) {
     return st;
 }
 
-static tn_status run_pre_hooks(const tn_node *n, tn_tensor **g) {
-    tn_hook **hooks;
-    int count;
+/* What comes before every run of the node: hooks of its outputs' tensors, gradients that these keep. */
+static tn_status run_output_hooks(const tn_node *n, tn_tensor **g) {
     tn_status st = TN_OK;
     for (uint32_t i = 0; i < n->nouts && st == TN_OK; i++)
         if (g[i]) st = tni_run_tensor_hooks(&n->extra->hooks, i, &g[i]);
@@ -344,45 +409,6 @@ static tn_status run_pre_hooks(const tn_node *n, tn_tensor **g) {
         if (g[i]) st = tni_fit(&g[i], o->word, o->ndim, o->shape, n, i);
     }
     if (st == TN_OK && n->extra->cells) st = keep_cells(n->extra, g);
-    TN_TRY(st);
-    TN_TRY(tni_hooks_snapshot(&n->extra->hooks, TNI_HOOK_PRE, &hooks, &count));
-    tn_tensor **other = count ? calloc((size_t)n->nouts + 1, sizeof *other) : NULL;
-    if (count && !other) st = tn_fail(TN_E_MEMORY, -1, "out of memory");
-    for (int k = 0; k < count && st == TN_OK; k++) {
-        if (!tni_hook_enter(hooks[k])) continue;
-        st = hooks[k]->fn.pre(hooks[k]->ctx, g, n->nouts, other);
-        tni_hook_leave(hooks[k]);
-        for (uint32_t i = 0; i < n->nouts; i++) {
-            if (!other[i]) continue;
-            tn_tensor_unref(&g[i]);
-            g[i] = other[i];
-            other[i] = NULL;
-        }
-    }
-    free(other);
-    tni_hooks_done(hooks, count);
-    return st;
-}
-
-static tn_status run_post_hooks(const tn_node *n, tn_tensor **g, tn_tensor **ret) {
-    tn_hook **hooks;
-    int count;
-    TN_TRY(tni_hooks_snapshot(&n->extra->hooks, TNI_HOOK_POST, &hooks, &count));
-    tn_tensor **other = count ? calloc((size_t)n->nedges + 1, sizeof *other) : NULL;
-    tn_status st = count && !other ? tn_fail(TN_E_MEMORY, -1, "out of memory") : TN_OK;
-    for (int k = 0; k < count && st == TN_OK; k++) {
-        if (!tni_hook_enter(hooks[k])) continue;
-        st = hooks[k]->fn.post(hooks[k]->ctx, ret, n->nedges, g, n->nouts, other);
-        tni_hook_leave(hooks[k]);
-        for (uint32_t i = 0; i < n->nedges; i++) {
-            if (!other[i]) continue;
-            tn_tensor_unref(&ret[i]);
-            ret[i] = other[i];
-            other[i] = NULL;
-        }
-    }
-    free(other);
-    tni_hooks_done(hooks, count);
     return st;
 }
 
@@ -438,13 +464,17 @@ static tn_status run_node(pass *p, uint32_t at) {
         g = s.one_out ? &s.g.one : s.g.many;
         if (!any) st = tn_fail(TN_E_MEMORY, -1, "out of memory");
     }
-    if (st == TN_OK && any && n->extra) st = run_pre_hooks(n, g);
+    if (st == TN_OK && any && n->extra) st = run_output_hooks(n, g);
     for (uint32_t i = 0; st == TN_OK && p->capture && s.target && any && i < n->nouts; i++)
         if (g[i]) capture(p, s.key, i, g[i]);
+    /* a target that only hands its gradient to the caller does not run, nor do its hooks */
+    if (st == TN_OK && any && n->extra && (s.runs || !p->capture))
+        st = run_pre_hooks(&n->extra->hooks, g, n->nouts);
     if (st == TN_OK && any && s.runs) {
         st = tni_node_apply(n, g, needs_of(p, n), ret);
         if (st == TN_OK && TN_UNLIKELY(tni_agt.check_nan)) st = check_nan(n, ret);
-        if (st == TN_OK && n->extra) st = run_post_hooks(n, g, ret);
+        if (st == TN_OK && n->extra)
+            st = run_post_hooks(&n->extra->hooks, g, n->nouts, ret, n->nedges);
         st = explain(n, st);
         if (st == TN_OK && !p->retain) tni_node_release_saved(n);
     }
@@ -559,7 +589,14 @@ static tn_status root_gradient(tn_tensor *root, tn_tensor *given, int64_t i, tn_
     return st;
 }
 
+/* What hooks and functions of a host language have switched is as it was. */
+static void reset_modes(uint32_t no_grad) {
+    tni_tls.no_grad = no_grad;
+    tni_saved_hooks_unwind();
+}
+
 static tn_status run_pass(pass *p, tn_tensor *const *roots, tn_tensor *const *grads, int64_t n) {
+    uint32_t no_grad = tni_tls.no_grad;
     for (int64_t i = 0; i < n; i++) {
         uint32_t at, nr;
         if (!roots[i]) return tn_fail(TN_E_TYPE, 0, "root %lld is NULL", (long long)i);
@@ -585,6 +622,7 @@ static tn_status run_pass(pass *p, tn_tensor *const *roots, tn_tensor *const *gr
     }
     while (p->nready) {
         TN_TRY(run_node(p, pop(p)));
+        reset_modes(no_grad);
         TN_TRY(tni_poll());
     }
     return TN_OK;
@@ -600,9 +638,12 @@ static tn_status checked_pass(pass *p, tn_tensor *const *roots, tn_tensor *const
     tni_tls.no_grad = create_graph ? 0 : 1;
     p->id = atomic_fetch_add_explicit(&passes, 1, memory_order_relaxed) + 1;
     current = p;
+    uint32_t floor = tni_agt.saved_floor;
+    tni_agt.saved_floor = tni_agt.saved_depth;
     tn_status st = run_pass(p, roots, grads, n);
     current = outer;
-    tni_tls.no_grad = no_grad;
+    reset_modes(no_grad);
+    if (tni_agt.saved_depth > floor) tni_agt.saved_floor = floor; /* else it has been lowered */
     return st;
 }
 

@@ -122,6 +122,14 @@ tn_status tni_hooks_snapshot(tn_hook *const *list, int kind, tn_hook ***ret_hook
     return TN_OK;
 }
 
+bool tni_hooks_any(tn_hook *const *list, int kind) {
+    bool any = false;
+    tni_ag_lock();
+    for (const tn_hook *h = *list; h; h = h->next) any = any || (h->kind == kind && !h->removed);
+    tni_ag_unlock();
+    return any;
+}
+
 void tni_hooks_done(tn_hook **hooks, int n) {
     for (int i = 0; i < n; i++) hook_unref(hooks[i]);
     free(hooks);

@@ -25,10 +25,8 @@ tn_status tn_hook_tensor(tn_tensor *t, tn_tensor_hook_fn fn, void *ctx, void (*r
     return m ? tni_hook_add(&m->hooks, h, ret_hook) : TN_E_MEMORY;
 }
 
-tn_status tn_hook_leaf(tn_tensor *t, tn_leaf_hook_fn fn, void *ctx, void (*release)(void *ctx),
-                       tn_hook **ret_hook) {
-    tn_hook h = {.kind = TNI_HOOK_LEAF, .fn.leaf = fn, .ctx = ctx, .release = release};
-    if (!t || !fn) return tn_fail(TN_E_TYPE, 0, "a hook needs a tensor and a function");
+static tn_status add_to_leaf(tn_tensor *t, tn_hook h, bool given, tn_hook **ret_hook) {
+    if (!t || !given) return tn_fail(TN_E_TYPE, 0, "a hook needs a tensor and a function");
     if (!tn_requires_grad(t))
         return tn_fail(TN_E_STATE, 0,
                        "cannot register a hook on a tensor that doesn't require gradient");
@@ -37,6 +35,24 @@ tn_status tn_hook_leaf(tn_tensor *t, tn_leaf_hook_fn fn, void *ctx, void (*relea
                        "post accumulate grad hooks cannot be registered on non-leaf tensors");
     tn_agmeta *m = tni_meta(t);
     return m ? tni_hook_add(&m->hooks, h, ret_hook) : TN_E_MEMORY;
+}
+
+tn_status tn_hook_leaf(tn_tensor *t, tn_leaf_hook_fn fn, void *ctx, void (*release)(void *ctx),
+                       tn_hook **ret_hook) {
+    tn_hook h = {.kind = TNI_HOOK_LEAF, .fn.leaf = fn, .ctx = ctx, .release = release};
+    return add_to_leaf(t, h, fn != NULL, ret_hook);
+}
+
+tn_status tn_hook_leaf_pre(tn_tensor *t, tn_pre_hook_fn fn, void *ctx, void (*release)(void *ctx),
+                           tn_hook **ret_hook) {
+    tn_hook h = {.kind = TNI_HOOK_PRE, .fn.pre = fn, .ctx = ctx, .release = release};
+    return add_to_leaf(t, h, fn != NULL, ret_hook);
+}
+
+tn_status tn_hook_leaf_post(tn_tensor *t, tn_post_hook_fn fn, void *ctx, void (*release)(void *ctx),
+                            tn_hook **ret_hook) {
+    tn_hook h = {.kind = TNI_HOOK_POST, .fn.post = fn, .ctx = ctx, .release = release};
+    return add_to_leaf(t, h, fn != NULL, ret_hook);
 }
 
 tn_status tn_hook_node_pre(tn_node *n, tn_pre_hook_fn fn, void *ctx, void (*release)(void *ctx),

@@ -73,8 +73,31 @@ static tn_status check_outputs(const tn_node *n, tn_tensor *const *outputs, int6
     return TN_OK;
 }
 
-/* One output becomes a result of n. An input that is returned as it is becomes an alias of itself, so
- * that its own history stays what it was. */
+tn_status tn_function_output(tn_tensor *t, int is_input, tn_tensor **ret_output) {
+    tn_tensor *base, *r;
+    if (!t || !ret_output) return tn_fail(TN_E_TYPE, 0, "function_output(): an argument is NULL");
+    base = tni_base(t);
+    if (!is_input) {
+        if (base && base->meta && t->meta->origin == TNI_VIEW_NO_GRAD)
+            t->meta->origin = TNI_VIEW_FUNCTION;
+        *ret_output = tn_tensor_ref(t);
+        return TN_OK;
+    }
+    TN_TRY(tni_detach(t, &r));
+    tn_status st = t->v.word & TN_W_INFERENCE ? TN_OK : tni_meta_link(base ? base : t, r);
+    if (st != TN_OK) {
+        tn_tensor_unref(&r);
+        return st;
+    }
+    if (r->meta) {
+        r->meta->origin = TNI_VIEW_FUNCTION;
+        r->meta->version = tn_tensor_version(r);
+    }
+    *ret_output = r;
+    return TN_OK;
+}
+
+/* One output becomes a result of n. */
 static tn_status finish_output(tn_node *n, uint32_t i, tn_tensor *t, uint32_t flags,
                                tn_tensor **ret_output) {
     bool floats = tn_dtype_category(tn_view_dtype(&t->v)) >= TN_CAT_FLOAT;
@@ -82,10 +105,8 @@ static tn_status finish_output(tn_node *n, uint32_t i, tn_tensor *t, uint32_t fl
     tn_status st = TN_OK;
     if (flags & TN_OUTPUT_DIRTY)
         tni_bump_version(r = tn_tensor_ref(t)); /* nobody else may have seen the change */
-    else if (is_input(n, t))
-        st = tni_detach(t, &r);
     else
-        r = tn_tensor_ref(t);
+        st = tn_function_output(t, is_input(n, t), &r);
     if (st == TN_OK && floats && !(flags & TN_OUTPUT_NO_GRAD)) {
         if (flags & TN_OUTPUT_DIRTY)
             st = tni_rebase(r, n, i);

@@ -5,27 +5,8 @@
 
 /* ---- Before a change in place ------------------------------------------------------------------*/
 
-static tn_status check_origin(tn_tensor *view) {
-    char name[96] = "a function";
-    if (view->meta->origin == TNI_VIEW_NO_GRAD)
-        return tn_fail(
-            TN_E_STATE, -1,
-            "A view was created in no_grad mode and is being modified inplace with grad "
-            "mode enabled. Given that this use case is ambiguous and error-prone, it is "
-            "forbidden. You can clarify your code by moving both the view and the inplace "
-            "either both inside the no_grad block (if you don't want the inplace to be "
-            "tracked) or both outside (if you want the inplace to be tracked).");
-    if (view->meta->origin == TNI_VIEW_MULTIPLE) {
-        tn_node_short_name(view->grad_fn, name,
-                           sizeof name); /* leaves it alone where there is none */
-        return tn_fail(TN_E_STATE, -1,
-                       "Output %u of %s is a view and is being modified inplace. This view is the "
-                       "output of a function that returns multiple views. Such functions do not "
-                       "allow the output views to be modified inplace. You should replace the "
-                       "inplace operation by an out-of-place one.",
-                       (unsigned)view->output_nr, name);
-    }
-    return TN_OK;
+static tn_status check_origin(const tn_tensor *view) {
+    return view->meta->origin == TNI_VIEW_PLAIN ? TN_OK : tni_refuse_view(view, false);
 }
 
 /* True when the call's gradient will read the target as it is now. */
@@ -54,20 +35,24 @@ tn_status tni_copy_original(tn_tensor *t, tn_tensor **ret_copy) {
     return st;
 }
 
+static tn_status refuse_view_of_leaf(void) {
+    return tn_fail(TN_E_STATE, -1,
+                   "a view of a leaf Variable that requires grad is being used in an in-place "
+                   "operation.");
+}
+
 tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out) {
     tn_tensor *base = tni_base(out);
     if (!args) { /* not recorded: a write that the base's history would not know of */
-        bool silent = base && (base->v.word & TN_W_GRAD) && out->meta->origin == TNI_VIEW_NO_GRAD;
-        return silent ? check_origin(out) : TN_OK;
+        if (!base || !(base->v.word & TN_W_GRAD)) return TN_OK;
+        if (!tni_follows_base(out->meta)) return check_origin(out);
+        return tn_is_leaf(base) ? refuse_view_of_leaf() : TN_OK;
     }
     tni_agt.original_of = NULL;
     tn_tensor_unref(&tni_agt.original);
     if (base) {
         TN_TRY(check_origin(out));
-        if ((out->v.word & TN_W_GRAD) && tn_is_leaf(base) && (base->v.word & TN_W_GRAD))
-            return tn_fail(TN_E_STATE, -1,
-                           "a view of a leaf Variable that requires grad is being used in an "
-                           "in-place operation.");
+        if ((base->v.word & TN_W_GRAD) && tn_is_leaf(base)) return refuse_view_of_leaf();
     }
     if ((out->v.word & TN_W_GRAD) && tn_is_leaf(out))
         return tn_fail(
@@ -81,16 +66,6 @@ tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out) {
 }
 
 /* ---- After it ----------------------------------------------------------------------------------*/
-
-static tn_status move_cell(tn_tensor *t, tn_node *n, uint32_t nr) {
-    tn_agmeta *m = tni_meta_seen(t);
-    if (!m || !m->cell) return TN_OK;
-    TN_TRY(tni_cell_move(m->cell, m->cell_node, n, nr));
-    tn_node *old = m->cell_node;
-    m->cell_node = tn_node_ref(n);
-    if (old) tni_node_unref(old);
-    return TN_OK;
-}
 
 static tn_status slices_new(tn_tensor *view, tn_tensor *base, tn_node *inner, tn_node **ret_node) {
     tn_node *n = tni_node_new(TNI_NODE_SLICES, inner->op, inner->nedges, 1, base->v.ndim,
@@ -124,21 +99,20 @@ tn_status tni_rebase(tn_tensor *t, tn_node *n, uint32_t nr) {
     tn_tensor *base = tni_base(t);
     tn_node *history = n;
     if (!tni_writes_base(t)) {
-        TN_TRY(move_cell(t, n, nr));
+        TN_TRY(tni_move_cell(t, n, nr));
         tni_set_grad_fn(t, n, nr);
         tn_agmeta *m = tni_meta_seen(t);
         if (m && m->views) tni_meta_mark_views(m);
         return TN_OK;
     }
     TN_TRY(slices_new(t, base, n, &history));
-    tn_status st = move_cell(base, history, 0);
+    tn_status st = tni_move_cell(base, history, 0);
     if (st == TN_OK) {
         tni_set_grad_fn(base, history, 0);
         tni_set_grad_fn(t, NULL, 0);
         t->meta->stale = 1;
         tni_meta_mark_views(base->meta);
         if (t->meta->cell) st = tni_view_refresh(t);
-        if (st == TN_OK && t->grad_fn) st = move_cell(t, t->grad_fn, t->output_nr);
     }
     tni_node_unref(history);
     return st;

@@ -103,7 +103,7 @@ void tni_meta_mark_views(tn_agmeta *b) {
     lock_views(b);
     for (tn_agmeta *m = b->views; m; m = m->next_view) {
         int32_t category = tn_dtype_category(tn_view_dtype(&m->self->v));
-        if (m->origin != TNI_VIEW_NO_GRAD && category >= TN_CAT_FLOAT) m->self->v.word |= TN_W_GRAD;
+        if (tni_follows_base(m) && category >= TN_CAT_FLOAT) m->self->v.word |= TN_W_GRAD;
     }
     unlock_views(b);
 }

@@ -233,7 +233,9 @@ char *tn_node_short_name(const tn_node *n, char *dst, size_t size) {
     if (!n || size == 0) return dst;
     if (n->kind == TNI_NODE_HOST) {
         const tni_host_data *h = tni_node_args(n);
-        snprintf(dst, size, "%s", h->name);
+        size_t own = strlen(h->name), tail = strlen("Backward");
+        if (own > tail && strcmp(h->name + own - tail, "Backward") == 0) own -= tail;
+        snprintf(dst, size, "%.*s", (int)own, h->name);
     } else if (n->kind == TNI_NODE_SLICES) {
         snprintf(dst, size, "CopySlices");
     } else {
@@ -249,7 +251,9 @@ char *tn_node_name(const tn_node *n, char *dst, size_t size) {
     if (!n || size == 0) return dst;
     tn_node_short_name(n, dst, size);
     size_t used = strlen(dst);
-    if (n->kind != TNI_NODE_HOST && n->op && n->op->grad == tni_no_derivative)
+    if (n->kind == TNI_NODE_HOST)
+        snprintf(dst, size, "%s", ((const tni_host_data *)tni_node_args(n))->name);
+    else if (n->op && n->op->grad == tni_no_derivative)
         snprintf(dst, size, "NotImplemented");
     else if (n->kind == TNI_NODE_OP && named(n))
         snprintf(dst, size, "%.*s", (int)strcspn(named(n), " "), named(n));

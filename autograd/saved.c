@@ -40,6 +40,7 @@ tn_status tn_saved_hooks_push(const tn_saved_hooks *hooks) {
     s->cb = *hooks;
     s->below = tni_agt.saved_hooks;
     tni_agt.saved_hooks = s;
+    tni_agt.saved_depth++;
     return TN_OK;
 }
 
@@ -47,17 +48,28 @@ void tn_saved_hooks_pop(void) {
     tni_hook_set *s = tni_agt.saved_hooks;
     if (!s) return;
     tni_agt.saved_hooks = s->below;
+    tni_agt.saved_depth--;
+    if (tni_agt.saved_floor > tni_agt.saved_depth) tni_agt.saved_floor = tni_agt.saved_depth;
     tni_hook_set_unref(s);
+}
+
+void tni_saved_hooks_unwind(void) {
+    while (tni_agt.saved_depth > tni_agt.saved_floor) tn_saved_hooks_pop();
 }
 
 /* What pack itself computes is not packed again, and not recorded. */
 static tn_status call_pack(tni_hook_set *s, tn_tensor *t, void **ret_handle) {
     tni_hook_set *active = tni_agt.saved_hooks;
+    uint32_t depth = tni_agt.saved_depth, floor = tni_agt.saved_floor;
     tni_agt.saved_hooks = NULL;
+    tni_agt.saved_depth = tni_agt.saved_floor = 0;
     tni_grad_off();
     tn_status st = s->cb.pack(s->cb.ctx, t, ret_handle);
     tni_grad_on();
+    tni_saved_hooks_unwind();
     tni_agt.saved_hooks = active;
+    tni_agt.saved_depth = depth;
+    tni_agt.saved_floor = floor;
     return st;
 }
 

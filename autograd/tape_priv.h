@@ -212,6 +212,7 @@ tn_status tni_cell_move(tni_grad_cell *c, tn_node *old, tn_node *n, uint32_t nr)
 /* The hooks of one kind as an array of references; *ret_n 0: none. Free with tni_hooks_done. */
 tn_status tni_hooks_snapshot(tn_hook *const *list, int kind, tn_hook ***ret_hooks, int *ret_n);
 void tni_hooks_done(tn_hook **hooks, int n);
+bool tni_hooks_any(tn_hook *const *list, int kind);
 bool tni_hook_enter(tn_hook *h); /* false: it was removed */
 void tni_hook_leave(tn_hook *h);
 /* Runs the tensor hooks of output nr over *g, which they may replace. */
@@ -226,6 +227,8 @@ void tni_ag_unlock(void);
 /* Packs t into n's list. */
 tn_status tni_pack(tn_node *n, tni_hook_set *hooks, tn_tensor *t, uint32_t slot);
 tn_status tni_unpack(const tni_packed_tensor *p, tn_tensor **ret_tensor);
+/* Takes away what has been pushed since the pass began. */
+void tni_saved_hooks_unwind(void);
 void tni_packed_drop(tni_packed_tensor *p);
 /* Puts the history that edge e leads to back to *t, which a hook has unpacked; *t may be exchanged. */
 tn_status tni_unpacked_history(tni_edge e, tn_tensor **t);
@@ -240,6 +243,7 @@ enum tni_view_origin {
     TNI_VIEW_PLAIN,
     TNI_VIEW_NO_GRAD,  /* made while recording was off */
     TNI_VIEW_MULTIPLE, /* one of several results */
+    TNI_VIEW_FUNCTION, /* handed out by a function of a host language, whose gradient it keeps */
 };
 struct tn_agmeta {
     tn_tensor *grad;      /* owned */
@@ -277,14 +281,22 @@ static inline tn_tensor *tni_base(const tn_tensor *t) {
     return t->meta->base->storage == t->storage ? t->meta->base : NULL;
 }
 
+/* Its history is that of its base. */
+static inline bool tni_follows_base(const tn_agmeta *m) {
+    return m->origin == TNI_VIEW_PLAIN || m->origin == TNI_VIEW_MULTIPLE;
+}
 /* A change of t in place becomes a part of its base's history. */
 static inline bool tni_writes_base(const tn_tensor *t) {
-    return tni_base(t) && t->meta->origin != TNI_VIEW_NO_GRAD;
+    return tni_base(t) && tni_follows_base(t->meta);
 }
 
 tn_status tni_note_view(const tn_op *op, const void *args, tn_tensor *base, tn_tensor *view);
 /* Brings grad_fn of a view up to date with what happened to its base. */
 tn_status tni_view_refresh(tn_tensor *t);
+/* Why a view that keeps a history of its own may not be changed in place; `base`: by way of its base. */
+tn_status tni_refuse_view(const tn_tensor *view, bool base);
+/* The gradient that t keeps is that of output nr of n from now on. */
+tn_status tni_move_cell(tn_tensor *t, tn_node *n, uint32_t nr);
 /* Makes node n, which has edges, the history of t after a change in place. */
 tn_status tni_rebase(tn_tensor *t, tn_node *n, uint32_t nr);
 /* Whether an operator may change out; args: those of a call that is recorded, else NULL. */
@@ -335,6 +347,8 @@ typedef struct tni_ag_thread {
     tn_tensor *original; /* the target of the running in-place call as it was */
     const tn_tensor *original_of;
     tni_hook_set *saved_hooks;
+    uint32_t saved_depth; /* how many they are */
+    uint32_t saved_floor; /* how many of them were there when the running pass began */
     uint32_t exit_hook;
     uint32_t check_nan;
     uint32_t detect_anomaly;

@@ -5,6 +5,8 @@
  * node, which runs the gradient of the change on the view's part of the gradient and lets the rest pass.
  * The other views of that base learn of it late: the storage's version has moved since their grad_fn was
  * made, and whoever asks for it next gets one made anew, as_strided of the base as it is now. */
+#include <stdio.h>
+
 #include <tenon/args_shape.h>
 #include <tenon/ops_shape.h>
 
@@ -80,15 +82,59 @@ static tn_status regenerate(tn_tensor *t, tn_tensor *base) {
     return st;
 }
 
+tn_status tni_move_cell(tn_tensor *t, tn_node *n, uint32_t nr) {
+    tn_agmeta *m = tni_meta_seen(t);
+    if (!m || !m->cell || m->cell_node == n) return TN_OK;
+    TN_TRY(tni_cell_move(m->cell, m->cell_node, n, nr));
+    tn_node *old = m->cell_node;
+    m->cell_node = tn_node_ref(n);
+    if (old) tni_node_unref(old);
+    return TN_OK;
+}
+
 tn_status tni_view_refresh(tn_tensor *t) {
     tn_tensor *base = tni_base(t);
     if (!base || t->meta->origin == TNI_VIEW_NO_GRAD || !(base->v.word & TN_W_GRAD)) return TN_OK;
     uint32_t version = tn_tensor_version(t);
     if (!(t->v.word & TN_W_GRAD) || (t->meta->version == version && !t->meta->stale)) return TN_OK;
+    if (!tni_follows_base(t->meta)) return tni_refuse_view(t, true);
     TN_TRY(regenerate(t, base));
     t->meta->version = version;
     t->meta->stale = 0;
-    return TN_OK;
+    return tni_move_cell(t, t->grad_fn, t->output_nr);
+}
+
+/* ---- What has a history of its own --------------------------------------------------------------*/
+
+static const char *advice(const tn_tensor *view) {
+    const tn_node *maker = view->grad_fn;
+    bool several = maker && maker->nouts > 1;
+    if (view->meta->origin == TNI_VIEW_NO_GRAD)
+        return "Given that this use case is ambiguous and error-prone, it is forbidden. You can "
+               "clarify your code by moving both the view and the inplace either both inside the "
+               "no_grad block (if you don't want the inplace to be tracked) or both outside (if "
+               "you want the inplace to be tracked).";
+    if (view->meta->origin == TNI_VIEW_MULTIPLE || several)
+        return "This view is the output of a function that returns multiple views. Such functions "
+               "do not allow the output views to be modified inplace. You should replace the "
+               "inplace operation by an out-of-place one.";
+    return "This view was created inside a custom Function (or because an input was returned "
+           "as-is) and the autograd logic to handle view+inplace would override the custom "
+           "backward associated with the custom Function, leading to incorrect gradients. This "
+           "behavior is forbidden. You can fix this by cloning the output of the custom Function.";
+}
+
+tn_status tni_refuse_view(const tn_tensor *view, bool base) {
+    char name[96], of[160] = "A view";
+    bool no_grad = view->meta->origin == TNI_VIEW_NO_GRAD || !view->grad_fn;
+    if (view->grad_fn)
+        snprintf(of, sizeof of, "Output %u of %s is a view%s", (unsigned)view->output_nr,
+                 tn_node_short_name(view->grad_fn, name, sizeof name),
+                 no_grad ? " of a view which" : "");
+    const char *made = no_grad ? " was created in no_grad mode" : "";
+    const char *changed = base ? "its base or another view of its base has been" : "is being";
+    return tn_fail(TN_E_STATE, -1, "%s%s and %s modified inplace%s. %s", of, made, changed,
+                   no_grad ? " with grad mode enabled" : "", advice(view));
 }
 
 /* ---- Windows of a changed base ------------------------------------------------------------------*/

@@ -462,6 +462,7 @@ bool tnp_saved_hooks_init(PyObject *module);
 extern PyTypeObject *tnp_node_type;
 /* _edge_tensor(node, number): a tensor whose history is that output of the node. */
 PyObject *tnp_edge_tensor(PyObject *unused, PyObject *args);
+PyObject *tnp_hook_leaf_end(PyObject *unused, PyObject *args);
 PyObject *tnp_node_object(tn_node *node); /* keeps a reference to node */
 void tnp_release_ctx(void *ctx);          /* the release function of a Function's node */
 /* A callback's result: NULL or None is no tensor. Takes over `result`. */

@@ -92,6 +92,12 @@ TN_API tn_status tn_hook_tensor(tn_tensor *t, tn_tensor_hook_fn fn, void *ctx,
                                 void (*release)(void *ctx), tn_hook **ret_hook);
 TN_API tn_status tn_hook_leaf(tn_tensor *t, tn_leaf_hook_fn fn, void *ctx,
                               void (*release)(void *ctx), tn_hook **ret_hook);
+/* Of a leaf, around the moment in which its gradient is added: as hooks of the node there. They see
+ * what tensor hooks have made of the gradient, and do not run where it is handed to the caller. */
+TN_API tn_status tn_hook_leaf_pre(tn_tensor *t, tn_pre_hook_fn fn, void *ctx,
+                                  void (*release)(void *ctx), tn_hook **ret_hook);
+TN_API tn_status tn_hook_leaf_post(tn_tensor *t, tn_post_hook_fn fn, void *ctx,
+                                   void (*release)(void *ctx), tn_hook **ret_hook);
 TN_API tn_status tn_hook_node_pre(tn_node *n, tn_pre_hook_fn fn, void *ctx,
                                   void (*release)(void *ctx), tn_hook **ret_hook);
 TN_API tn_status tn_hook_node_post(tn_node *n, tn_post_hook_fn fn, void *ctx,
@@ -181,6 +187,9 @@ TN_API void *tn_host_node_ctx(const tn_node *n);
  * is. Integer outputs never require a gradient. */
 TN_API tn_status tn_host_node_finish(tn_node *n, tn_tensor *const *outputs, int64_t noutputs,
                                      const uint32_t *flags, tn_tensor **ret_outputs);
+/* The same for an output of a forward that nobody recorded: an input that is returned as it is becomes
+ * an alias. Views of inputs are noted as the function's, which in-place changes would pass by. */
+TN_API tn_status tn_function_output(tn_tensor *t, int is_input, tn_tensor **ret_output);
 
 /* Keeps t for the backward of `owner` (NULL: of nobody in particular) without making a cycle when t is
  * an output of it; call it after tn_host_node_finish. */

@@ -200,7 +200,8 @@ static tn_status run_leaf_hook(void *ctx, tn_tensor *leaf) {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *t = tnp_wrap(tn_tensor_ref(leaf));
     PyObject *r = t ? PyObject_CallFunctionObjArgs(ctx, t, NULL) : NULL;
-    tn_status st = r ? TN_OK : TN_E_HOST;
+    tn_status st = r == Py_None ? TN_OK : TN_E_HOST;
+    if (r && st != TN_OK) PyErr_SetString(PyExc_RuntimeError, "hooks should return None.");
     Py_XDECREF(r);
     Py_XDECREF(t);
     PyGILState_Release(gil);
@@ -404,6 +405,7 @@ static PyObject *known_as(PyObject *unused, PyObject *args) {
 static PyMethodDef functions[] = {
     {"_known_as", known_as, METH_VARARGS, "The tensor, whose grad_fn goes by that name."},
     {"_hangs_on_others", history_others, METH_VARARGS, "Whether other leaves are in the history."},
+    {"_hook_leaf_end", tnp_hook_leaf_end, METH_VARARGS, "_hook_leaf_end(leaf, fn, before)"},
     {"_edge_tensor", tnp_edge_tensor, METH_VARARGS, "A stand-in for an output of a node."},
     {"_current_pass", current_pass, METH_NOARGS, "(number or 0, for given tensors only)"},
     {"_queue_callback", queue_callback, METH_O, "Calls it when the running pass has ended."},

@@ -486,6 +486,50 @@ out:
     return tuple;
 }
 
+/* Of a program's class, an input that is returned as it is becomes what view_as() makes of it there. */
+static PyObject *own_view(const ctx_object *c, PyObject *args, PyObject *o) {
+    bool own = tnp_is_tensor(o) && Py_TYPE(o) != tnp.tensor && contains(args, o) &&
+               !contains(c->dirty, o) && !contains(c->no_grad, o);
+    Py_INCREF(o);
+    if (!own) return o;
+    int recording = tn_grad_set_enabled(0);
+    PyObject *view = PyObject_CallMethod(o, "view_as", "O", o);
+    tn_grad_set_enabled(recording);
+    Py_DECREF(o);
+    return view;
+}
+
+/* An output of a forward that is not recorded. */
+static PyObject *plain_output(const ctx_object *c, PyObject *args, PyObject *o) {
+    tn_tensor *t = NULL;
+    Py_INCREF(o);
+    if (!tnp_is_tensor(o) || contains(c->dirty, o)) return o;
+    bool is_input = contains(args, o);
+    tn_status st = tn_function_output(tnp_of(o), is_input, &t);
+    if (st == TN_OK && !is_input) tn_tensor_unref(&t);
+    if (st == TN_OK && !is_input) return o;
+    Py_DECREF(o);
+    return st == TN_OK ? tnp_wrap(t) : tnp_raise(st);
+}
+
+typedef PyObject *change_output(const ctx_object *c, PyObject *args, PyObject *o);
+
+/* The result with every output changed. Takes over `result`. */
+static PyObject *change_each(change_output *change, const ctx_object *c, PyObject *args,
+                             PyObject *result) {
+    Py_ssize_t n = PyTuple_CheckExact(result) ? PyTuple_Size(result) : -1;
+    PyObject *made = n < 0 ? change(c, args, result) : PyTuple_New(n);
+    for (Py_ssize_t i = 0; made && i < n; i++) {
+        PyObject *o = change(c, args, PyTuple_GetItem(result, i));
+        if (o)
+            PyTuple_SetItem(made, i, o);
+        else
+            Py_CLEAR(made);
+    }
+    Py_DECREF(result);
+    return made;
+}
+
 /* Whether all that forward wrote is among its results: who else would see the new history? */
 static bool returns_dirty(const ctx_object *c, PyObject *result) {
     for (Py_ssize_t i = 0; c->dirty && i < PyTuple_Size(c->dirty); i++) {
@@ -511,8 +555,9 @@ static PyObject *function_apply(PyObject *unused, PyObject *call) {
     if (!make_node(c, args, &node)) goto out;
     PyObject *r = run_forward(c, args);
     if (r && !returns_dirty(c, r)) Py_CLEAR(r);
+    if (r) r = change_each(own_view, c, args, r);
     if (!r || !node) {
-        result = r;
+        result = r ? change_each(plain_output, c, args, r) : NULL;
         goto out;
     }
     bool single = !PyTuple_Check(r);

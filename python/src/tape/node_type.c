@@ -238,25 +238,44 @@ static PyObject *sequence_nr(PyObject *self, PyObject *unused) {
     return node ? PyLong_FromUnsignedLongLong(tn_node_sequence(node)) : NULL;
 }
 
-static PyObject *register_hook(PyObject *self, PyObject *fn) {
-    tn_hook *hook;
-    tn_node *node = node_of(self);
-    if (!node) return NULL;
-    Py_INCREF(fn);
-    tn_status st = tn_hook_node_post(node, run_post_hook, fn, tnp_release_object, &hook);
+/* fn's handle, or NULL where st says that it was not registered. */
+static PyObject *registered(PyObject *fn, tn_status st, tn_hook *hook) {
     if (st == TN_OK) return tnp_hook_object(hook);
     Py_DECREF(fn);
     return tnp_raise(st);
 }
+
+static PyObject *register_hook(PyObject *self, PyObject *fn) {
+    tn_hook *hook = NULL;
+    tn_node *node = node_of(self);
+    if (!node) return NULL;
+    Py_INCREF(fn);
+    tn_status st = tn_hook_node_post(node, run_post_hook, fn, tnp_release_object, &hook);
+    return registered(fn, st, hook);
+}
 static PyObject *register_prehook(PyObject *self, PyObject *fn) {
-    tn_hook *hook;
+    tn_hook *hook = NULL;
     tn_node *node = node_of(self);
     if (!node) return NULL;
     Py_INCREF(fn);
     tn_status st = tn_hook_node_pre(node, run_pre_hook, fn, tnp_release_object, &hook);
-    if (st == TN_OK) return tnp_hook_object(hook);
-    Py_DECREF(fn);
-    return tnp_raise(st);
+    return registered(fn, st, hook);
+}
+
+/* _hook_leaf_end(leaf, fn, before): a hook of the end of the graph at a leaf. */
+PyObject *tnp_hook_leaf_end(PyObject *unused, PyObject *args) {
+    PyObject *leaf, *fn;
+    tn_hook *hook = NULL;
+    int before;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "OOp:_hook_leaf_end", &leaf, &fn, &before)) return NULL;
+    if (!tnp_is_tensor(leaf)) return tnp_type_error("_hook_leaf_end takes a Tensor, not %U", leaf);
+    Py_INCREF(fn);
+    tn_status st =
+        before ? tn_hook_leaf_pre(tnp_of(leaf), run_pre_hook, fn, tnp_release_object, &hook)
+               : tn_hook_leaf_post(tnp_of(leaf), run_post_hook, fn, tnp_release_object, &hook);
+    if (st == TN_OK) tnp_track(leaf); /* fn may refer to the tensor */
+    return registered(fn, st, hook);
 }
 
 PyObject *tnp_edge_tensor(PyObject *unused, PyObject *args) {

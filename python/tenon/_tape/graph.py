@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from tenon import _C
 from tenon._C import Tensor
-from tenon._tape.hooks import Handles, RemovableHandle
+from tenon._tape.hooks import RemovableHandle
 
 PACKAGE = str(Path(__file__).parent.parent)
 
@@ -32,23 +33,11 @@ class AccumulateGrad:
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """fn((grad,)) sees the gradient before it is added, and may return another as a tuple."""
-
-        def hook(grad: Tensor) -> Tensor | None:
-            answer = fn((grad,))
-            return answer[0] if isinstance(answer, tuple) else answer
-
-        return self.variable.register_hook(hook)
+        return _C._hook_leaf_end(self.variable, fn, True)
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """fn((), (grad,)) runs when the gradient has been added."""
-        last: list[Tensor] = []
-        before = self.variable.register_hook(last.append)
-
-        def hook(variable: Tensor) -> None:
-            fn((), (last.pop(),))
-
-        after = self.variable.register_post_accumulate_grad_hook(hook)
-        return Handles((before, after))
+        return _C._hook_leaf_end(self.variable, fn, False)
 
     def __repr__(self) -> str:
         return f"<AccumulateGrad object at {id(self.variable):#x}>"

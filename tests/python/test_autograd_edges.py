@@ -1,0 +1,226 @@
+"""Views and functions of one's own, hooks at the ends of the graph, what a pass leaves behind."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tenon as tn
+from tenon.autograd import Function, graph
+
+
+class Scaled(Function):
+    """The identity, whose gradient is ten times the other."""
+
+    @staticmethod
+    def forward(ctx: Any, x: tn.Tensor) -> tn.Tensor:
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, g: tn.Tensor) -> tn.Tensor:
+        return g * 10
+
+
+class Halves(Function):
+    @staticmethod
+    def forward(ctx: Any, x: tn.Tensor) -> tuple[tn.Tensor, tn.Tensor]:
+        return x[:2], x[2:]
+
+    @staticmethod
+    def backward(ctx: Any, g: tn.Tensor, h: tn.Tensor) -> tn.Tensor:
+        return tn.cat([g * 10, h])
+
+
+class Front(Function):
+    @staticmethod
+    def forward(ctx: Any, x: tn.Tensor) -> tn.Tensor:
+        return x[:2]
+
+    @staticmethod
+    def backward(ctx: Any, g: tn.Tensor) -> tn.Tensor:
+        return tn.cat([g * 10, g])
+
+
+def base() -> tn.Tensor:
+    return tn.ones(4, requires_grad=True).clone()
+
+
+@pytest.mark.parametrize(
+    "made, message",
+    [
+        (Scaled.apply, "Output 0 of Scaled is a view and is being modified inplace. This view was "
+         "created inside a custom Function"),
+        (Front.apply, "Output 0 of Front is a view and is being modified inplace. This view was "
+         "created inside a custom Function"),
+        (lambda x: Halves.apply(x)[1], "Output 1 of Halves is a view .* returns multiple views"),
+        (lambda x: Scaled.apply(x)[:1], "Output 0 of Slice is a view .* inside a custom Function"),
+    ],
+)  # fmt: skip
+def test_a_view_that_a_function_made_is_not_written(
+    made: Callable[[tn.Tensor], tn.Tensor], message: str
+) -> None:
+    x = base()
+    y = made(x)
+    with pytest.raises(RuntimeError, match=message):
+        y.mul_(2)
+    assert x.tolist() == [1.0] * 4
+    y.sum().backward()
+
+
+@pytest.mark.parametrize("recording", [True, False])
+def test_nor_is_what_it_is_a_view_of(recording: bool) -> None:
+    x = base()
+    y = Scaled.apply(x)
+    with tn.set_grad_enabled(recording):
+        x.mul_(2)
+    with pytest.raises(RuntimeError, match="its base or another view of its base has been modif"):
+        y.sum().backward()
+
+
+def test_a_view_of_what_has_no_gradient_takes_none_in() -> None:
+    x = tn.ones(4)
+    y = Scaled.apply(x)
+    assert y is not x and y._is_view() and y._base is x
+    with pytest.raises(RuntimeError, match="inside a custom Function"):
+        y.mul_(tn.ones(4, requires_grad=True))
+    y.add_(1)
+    assert x.tolist() == [2.0] * 4
+    y.requires_grad_()
+    assert not x.requires_grad
+    leaf = tn.ones(2, requires_grad=True)
+    with tn.no_grad():
+        assert not Scaled.apply(leaf).requires_grad
+    assert leaf.requires_grad
+
+
+def test_inputs_of_a_class_come_back_as_its_objects() -> None:
+    class Own(tn.Tensor):
+        pass
+
+    for x in (base().as_subclass(Own), tn.ones(4).as_subclass(Own)):
+        assert type(Scaled.apply(x)) is Own
+    p = tn.nn.Parameter(tn.ones(2))
+    y = Scaled.apply(p)
+    assert type(y) is tn.Tensor
+    y.sum().backward()
+    assert p.grad is not None and p.grad.tolist() == [10.0, 10.0]
+
+
+def test_a_view_made_before_its_leaf_asked_for_a_gradient_is_not_written() -> None:
+    a = tn.zeros(3, 4)
+    b = a.t()
+    a.requires_grad_()
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        b.add_(1)
+    with tn.no_grad():
+        b.add_(1)
+    assert a.sum().item() == 12.0
+
+
+@pytest.mark.parametrize("write", [lambda x: x.mul_(3), lambda x: x.view(2, 2).mul_(3)])
+def test_views_keep_gradients_when_their_base_is_written(
+    write: Callable[[tn.Tensor], Any],
+) -> None:
+    x = base()
+    kept = x[:2]
+    kept.retain_grad()
+    write(x)
+    (kept * 5).sum().backward()
+    assert kept.grad is not None and kept.grad.tolist() == [5.0, 5.0]
+
+
+def test_hooks_at_the_end_of_the_graph_have_an_order() -> None:
+    log: list[Any] = []
+    a = tn.tensor(1.0, requires_grad=True)
+    b = a.clone()
+    end = b.grad_fn.next_functions[0][0]
+    end.register_hook(lambda gi, go: log.append(("post", gi, go[0].item())))
+    a.register_post_accumulate_grad_hook(lambda t: log.append(("added", t.grad.item())))
+    end.register_prehook(lambda g: (log.append(("pre", g[0].item())), (g[0] * 2,))[1])
+    a.register_hook(lambda g: (log.append(("tensor", g.item())), g * 3)[1])
+    b.backward(retain_graph=True)
+    assert log == [("tensor", 1.0), ("pre", 3.0), ("added", 6.0), ("post", (), 6.0)]
+    log.clear()
+    (g,) = tn.autograd.grad(b, a, retain_graph=True)
+    assert g.item() == 3.0 and log == [("tensor", 1.0)]
+    end.register_prehook(lambda g: (g[0].double(),))
+    b.backward(retain_graph=True)
+    assert a.grad.dtype == tn.float32 and a.grad.item() == 12.0
+    a.register_post_accumulate_grad_hook(lambda t: t)
+    with pytest.raises(RuntimeError, match="hooks should return None"):
+        b.backward()
+
+
+def test_hooks_of_a_node_that_does_not_run_do_not() -> None:
+    log: list[str] = []
+    a = tn.tensor(1.0, requires_grad=True)
+    b = a * 2
+    c = b * 2
+    b.register_hook(lambda g: log.append("tensor"))
+    b.grad_fn.register_prehook(lambda g: log.append("pre"))
+    b.grad_fn.register_hook(lambda gi, go: log.append("post"))
+    tn.autograd.grad(c, b, retain_graph=True)
+    assert log == ["tensor"]
+    log.clear()
+    tn.autograd.grad(c, (a, b), retain_graph=True)
+    assert log == ["tensor", "pre", "post"]
+    log.clear()
+    c.backward(inputs=(b,), retain_graph=True)
+    assert log == ["tensor", "pre"]
+
+
+def saves_plainly() -> bool:
+    seen: list[int] = []
+    x = tn.ones(2, requires_grad=True)
+    with graph.saved_tensors_hooks(lambda t: (seen.append(1), t)[1], lambda t: t):
+        x.exp()
+    n = len(seen)
+    x.exp()
+    return n == 1 and len(seen) == 1
+
+
+class Mark:
+    """Lives as long as the hooks that know it."""
+
+
+def enter_hooks_at(where: str, seen: list[str]) -> weakref.ref[Mark]:
+    """A pass in which hooks of saved tensors are entered and not left; tells whether they live."""
+    mark = Mark()
+
+    def enter(t: Any, at: str) -> Any:
+        if where == at:
+            stray = graph.saved_tensors_hooks(lambda t, m=mark: seen.append("stray") or t, id_of)
+            stray.__enter__()
+        return t
+
+    x = tn.ones(2, requires_grad=True)
+    with graph.saved_tensors_hooks(lambda t: enter(t, "pack"), lambda t: enter(t, "unpack")):
+        y = x.sin()
+        y.register_hook(lambda g: enter(None, "hook"))
+        y.sum().backward()
+    x.sin()
+    return weakref.ref(mark)
+
+
+def id_of(t: tn.Tensor) -> tn.Tensor:
+    return t
+
+
+@pytest.mark.parametrize("where", ["unpack", "pack", "hook"])
+def test_saved_hooks_of_a_pass_end_with_it(where: str) -> None:
+    seen: list[str] = []
+    alive = enter_hooks_at(where, seen)
+    assert seen == [] and saves_plainly() and alive() is None
+
+
+def test_modes_that_a_hook_leaves_on_are_off_for_the_next_node() -> None:
+    modes: list[bool] = []
+    x = tn.ones(2, requires_grad=True)
+    a = x * 2
+    b = a * 3
+    b.register_hook(lambda g: tn.set_grad_enabled(True) and None)
+    a.register_hook(lambda g: modes.append(tn.is_grad_enabled()))
+    b.sum().backward()
+    assert modes == [False]
