@@ -38,6 +38,34 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     yield made
 
 
+def test_clones_and_barriers(store: Store) -> None:
+    other = store.clone()
+    assert type(other) is type(store)
+    other.set_timeout(timedelta(seconds=7))
+    store.set("a", "x")
+    assert other.get("a") == b"x" and other.add("n", 2) == 2 and store.add("n", 1) == 3
+    come: list[int] = []
+
+    def arrive(one: Store) -> None:
+        one.barrier("all", 3, timedelta(seconds=20))
+        come.append(1)
+
+    threads = [threading.Thread(target=arrive, args=(s,)) for s in (other, store.clone())]
+    for thread in threads:
+        thread.start()
+    with pytest.raises(DistStoreError, match="wait timeout after 60ms, keys: "):
+        store.barrier("nobody", 2, SHORT)
+    assert not come
+    store.barrier("all", 3)
+    for thread in threads:
+        thread.join()
+    assert len(come) == 2
+    with pytest.raises(ValueError, match="world_size is 0"):
+        store.barrier("all", 0)
+    del store
+    assert other.get("n") == b"3"
+
+
 def test_values(store: Store) -> None:
     before = store.num_keys()
     store.set("a", "x")

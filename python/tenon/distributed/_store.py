@@ -9,6 +9,7 @@ on from where it was. No socket listens: host and port of a TCPStore name a file
 from __future__ import annotations
 
 import atexit
+import copy
 import fcntl
 import os
 import struct
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tenon.distributed import _place
 from tenon.distributed._errors import DistNetworkError, DistStoreError, QueueEmptyError
@@ -64,6 +65,7 @@ class Store:
 
     def __init__(self) -> None:
         self._timeout = timedelta(seconds=300)
+        self._of: Store | None = None  # which keeps what both have, where this one is a clone
 
     @contextmanager
     def _change(self, writes: bool = True) -> Iterator[dict[str, bytes]]:
@@ -166,6 +168,16 @@ class Store:
 
         self._wait(ready, timeout, "keys: " + ", ".join(wanted))
 
+    def barrier(self, key: str, world_size: int, timeout: timedelta | None = None) -> None:
+        """Waits until it was called world_size times with a key that nothing else uses."""
+        if isinstance(world_size, bool) or not isinstance(world_size, int) or world_size < 1:
+            raise ValueError(f"barrier(): world_size is {world_size!r}, not a number of processes")
+        span = self.timeout if timeout is None else checked_span(timeout)
+        all_key = f"{_text('barrier', key)}/all"
+        if self.add(f"{key}/count", 1) >= world_size:
+            self.set(all_key, "")
+        self.wait([all_key], span)
+
     def delete_key(self, key: str) -> bool:
         """Whether there was a value; there is none any more."""
         key = _text("delete_key", key)
@@ -230,6 +242,12 @@ class Store:
         """Whether append, multi_set and multi_get are there."""
         return True
 
+    def clone(self) -> Self:
+        """The same store with a timeout of its own, for another thread."""
+        found = copy.copy(self)
+        found._of = self
+        return found
+
 
 class HashStore(Store):
     """A store of one process, for its threads."""
@@ -250,6 +268,12 @@ _RECORD = struct.Struct("<IQ")  # bytes of the key, bytes of the value; _GONE: t
 _GONE = (1 << 64) - 1
 
 
+class _Position:
+    """How much of a file was read."""
+
+    read = 0
+
+
 class _Log(Store):
     """A store in a file that changes are appended to."""
 
@@ -257,14 +281,14 @@ class _Log(Store):
         super().__init__()
         self._path, self._mutex = path, threading.RLock()
         self._values: dict[str, bytes] = {}
-        self._read = 0
+        self._log = _Position()
         self._file = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600)
         weakref.finalize(self, os.close, self._file)
 
     def _follow(self) -> None:
         """Reads what was appended since."""
         size = os.fstat(self._file).st_size
-        data = os.pread(self._file, size - self._read, self._read)
+        data = os.pread(self._file, size - self._log.read, self._log.read)
         at = 0
         while at + _RECORD.size <= len(data):
             keys, values = _RECORD.unpack_from(data, at)
@@ -278,7 +302,7 @@ class _Log(Store):
             else:
                 self._values[key] = data[start + keys : end]
             at = end
-        self._read += at
+        self._log.read += at
 
     def _append(self, changes: dict[str, bytes | None]) -> None:
         records = []
@@ -289,9 +313,9 @@ class _Log(Store):
         data = b"".join(records)
         done = 0
         while done < len(data):
-            done += os.pwrite(self._file, data[done:], self._read + done)
-        os.ftruncate(self._file, self._read + len(data))
-        self._read += len(data)
+            done += os.pwrite(self._file, data[done:], self._log.read + done)
+        os.ftruncate(self._file, self._log.read + len(data))
+        self._log.read += len(data)
 
     @contextmanager
     def _change(self, writes: bool = True) -> Iterator[dict[str, bytes]]:
@@ -511,6 +535,12 @@ class PrefixStore(Store):
     def has_extended_api(self) -> bool:
         """Whether the other store has it."""
         return self.underlying_store.has_extended_api()
+
+    def clone(self) -> Self:
+        """The same prefix of a clone of the other store."""
+        found = super().clone()
+        found.underlying_store = self.underlying_store.clone()
+        return found
 
 
 def _forward(name: str, several: bool) -> Any:
