@@ -473,6 +473,34 @@ def check_gradients_that_are_asked_for() -> None:
         close(x.grad.full_tensor(), 2 * first, text)
 
 
+def check_new_tensors_like_others() -> None:
+    """They lie as the tensor; random ones have the numbers of one process."""
+    makers = {
+        "rand_like": torch.rand_like,
+        "randn_like": lambda t: torch.randn_like(t, dtype=torch.float32),
+        "randint_like": lambda t: torch.randint_like(t, 3, 90),
+        "new_zeros": lambda t: t.new_zeros(5, 6),
+        "new_ones": lambda t: t.new_ones((5, 6), dtype=torch.int64),
+        "new_full": lambda t: t.new_full((5, 6), 2.5),
+        "zeros_like": torch.zeros_like,
+    }
+    for layout in layouts(2):
+        x = distribute_tensor(numbers(5, 6), MESH, layout)
+        for name, make in makers.items():
+            torch.manual_seed(3)
+            want = make(numbers(5, 6))
+            torch.manual_seed(3)
+            got = make(x)
+            assert got.placements == layout and got.dtype == want.dtype, (name, layout)
+            assert got.to_local().shape == x.to_local().shape, (name, layout)
+            close(got.full_tensor(), want, f"{name} of {layout}")
+        assert torch.rand_like(x, requires_grad=True).is_leaf
+        assert x.new_empty(5, 6).to_local().shape == x.to_local().shape
+        assert x.new_zeros(3).placements == (Replicate(),) * MESH.ndim
+    terms = DTensor.from_local(numbers(4, 2), MESH, [Partial()] * MESH.ndim)
+    assert torch.rand_like(terms).placements == (Replicate(),) * MESH.ndim
+
+
 def check_sources() -> None:
     """Numbers are those of the first process, unless nobody's are asked for."""
     own = torch.full((4, 2), RANK + 1.0)

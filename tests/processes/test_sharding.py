@@ -32,6 +32,7 @@ from ranks import run
         ("dtensors.py", "rules"),
         ("dtensors.py", "layouts"),
         ("dtensors.py", "gradients_that"),
+        ("dtensors.py", "new_tensors"),
         ("dtensors.py", "sources"),
         ("dtensors.py", "mistakes"),
         ("tensor_parallel.py", "tensor"),
@@ -79,7 +80,7 @@ def test_a_sequence_that_is_cut(size: int) -> None:
 
 @pytest.mark.slow
 def test_a_mesh_of_two_dimensions() -> None:
-    checks = ("products", "layouts", "averages", "gradients_that")
+    checks = ("products", "layouts", "averages", "gradients_that", "new_tensors")
     assert run("gloo", 4, "dtensors.py", *checks).count("ok") == 4
     assert run("gloo", 4, "fsdp.py", "hybrid_mesh", "mesh_of_tensors").count("ok") == 4
 

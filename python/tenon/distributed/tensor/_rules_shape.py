@@ -385,3 +385,46 @@ def _dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = 
 
 
 COMPOSITES["dropout"] = _dropout
+
+
+# ---- New tensors ---------------------------------------------------------------------------------
+
+
+def _random_like(name: str) -> Any:
+    """Lies as the tensor; the numbers are those that one process would draw."""
+
+    def run(input: Any, *args: Any, **kwargs: Any) -> Any:
+        from tenon.distributed.tensor._api import DTensor, leaf
+        from tenon.distributed.tensor._dispatch import own_part
+
+        if not isinstance(input, DTensor) or not all(type(n) is int for n in args):
+            return NotImplemented
+        spec = input._spec
+        spec = spec.with_layout(tuple(R if p.is_partial() else p for p in spec.placements))
+        like = tenon.empty(spec.shape, dtype=input.dtype, device=input.device)
+        whole = getattr(tenon, name)(like, *args, **kwargs)
+        return leaf(own_part(whole.detach(), spec), spec, whole.requires_grad)
+
+    return run
+
+
+def _new(name: str, given: int) -> Any:
+    """Lies as the tensor where it has its shape. given: arguments behind the sizes."""
+
+    def run(input: Any, *args: Any, **kwargs: Any) -> Any:
+        from tenon.distributed.tensor._api import DTensor
+
+        end = len(args) - given
+        sizes = args[:end][0] if end == 1 and isinstance(args[0], (tuple, list)) else args[:end]
+        if not isinstance(input, DTensor) or end < 1 or tuple(sizes) != input._spec.shape:
+            return NotImplemented
+        return getattr(tenon, f"{name}_like")(input, *args[end:], **kwargs)
+
+    return run
+
+
+for _name in ("rand_like", "randn_like", "randint_like"):
+    COMPOSITES[_name] = _random_like(_name)
+for _name in ("empty", "zeros", "ones", "full"):
+    COMPOSITES[f"new_{_name}"] = _new(_name, int(_name == "full"))
+del _name
