@@ -7,7 +7,9 @@ import pickle
 
 import numpy as np
 import pytest
+import stored
 import tenon
+from refusals import check_beside
 
 VIEWS = [
     lambda x: x, lambda x: x.t(), lambda x: x[:, ::2], lambda x: x.expand(2, 3, 4),
@@ -105,3 +107,35 @@ def test_files_as_memory(tmp_path):
         tenon.from_file(str(tmp_path / "none"), size=1)
     with pytest.raises(ValueError, match="negative"):
         tenon.UntypedStorage.from_file(path, nbytes=-1)
+
+
+def over_storages(lib):
+    """Tensors out of storages: elements of the storage's dtype, or of bytes as the dtype says."""
+    x = lib.tensor([1.5, -2.5], dtype=lib.float64)
+    raw, typed, kinds = x.untyped_storage(), x.storage(), (lib.float64, lib.int32)
+    made = [lib.tensor(typed, dtype=kinds[0]), x.new_tensor(typed), lib.tensor(raw)]
+    made += [f(raw, dtype=k) for f in (lib.tensor, lib.as_tensor, lib.asarray) for k in kinds]
+    made += [lib.tensor(x.float().storage()), lib.tensor(raw[:3], dtype=kinds[0])]
+    said = [[str(t.dtype).split(".")[1], t.tolist()] for t in made]
+    shared = lib.as_tensor(raw, dtype=lib.float64)
+    x[0] = 7
+    return [*said, shared.tolist()]
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage")
+def test_tensors_over_storages():
+    assert over_storages(tenon) == stored.of_torch(over_storages)
+    held = tenon.ones(2)
+    again = tenon.tensor(held.untyped_storage(), dtype=tenon.float32)
+    held.zero_()
+    assert again.tolist() == [1, 1]  # tensor() copies
+
+    def of_another_dtype(*kinds):
+        def call(lib):
+            x = lib.ones(2, dtype=getattr(lib, kinds[0]))
+            return lib.tensor(x.storage(), **{"dtype": getattr(lib, k) for k in kinds[1:]})
+
+        return call
+
+    check_beside("Expected a Storage of type Float or an", of_another_dtype("float64"))
+    check_beside("but got Long", of_another_dtype("int64", "float32"))

@@ -312,6 +312,19 @@ static tn_tensor *from_sequence(PyObject *data, int32_t dtype) {
     return t;
 }
 
+/* The elements of a storage, whose memory t looks at; NULL without an error: data is none. */
+static tn_tensor *from_storage(PyObject *data, int32_t dtype) {
+    if (is_sequence(data) || PyLong_Check(data) || PyFloat_Check(data) || tnp_is_numpy_scalar(data))
+        return NULL;
+    PyObject *f = tnp_helper("_tensor.storage", "tensor_over");
+    PyObject *want = dtype < 0 ? Py_NewRef(Py_None) : f ? tnp_dtype_object(dtype) : NULL;
+    PyObject *made = f && want ? PyObject_CallFunctionObjArgs(f, data, want, NULL) : NULL;
+    tn_tensor *t = made && tnp_is_tensor(made) ? tn_tensor_ref(tnp_of(made)) : NULL;
+    Py_XDECREF(want);
+    Py_XDECREF(made);
+    return t;
+}
+
 tn_tensor *tnp_tensor_from(PyObject *data, int32_t dtype, int copy) {
     tn_tensor *t = NULL;
     bool shares = true; /* t looks at memory of `data` */
@@ -321,7 +334,7 @@ tn_tensor *tnp_tensor_from(PyObject *data, int32_t dtype, int copy) {
     } else if (tnp_is_numpy_array(data) ||
                (!is_sequence(data) && !tnp_is_numpy_scalar(data) && PyObject_CheckBuffer(data))) {
         t = tnp_from_buffer(data, false);
-    } else {
+    } else if (!(t = from_storage(data, dtype)) && !PyErr_Occurred()) {
         t = from_sequence(data, dtype);
         shares = false;
     }

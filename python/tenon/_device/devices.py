@@ -45,7 +45,7 @@ class DeviceModule(ModuleType):
         self._kind = kind
 
     def __getattr__(self, name: str) -> Any:
-        """The types of tensors on these devices: `tenon.acme.FloatTensor`; what only the CPU has."""
+        """The types of tensors on these devices: `tenon.acme.FloatTensor`; `cpu.amp`."""
         if name == "amp" and self._kind == "cpu":
             from tenon._device import cpu_amp
 

@@ -345,6 +345,22 @@ def typed_of(t: Tensor) -> TypedStorage:
     return TypedStorage(wrap_storage=UntypedStorage(t), dtype=t.dtype)
 
 
+def tensor_over(data: Any, kind: dtype | None) -> Tensor | None:
+    """What `tensor(storage, dtype=kind)` looks at: its bytes as elements of that dtype, int64 by
+    default; a storage that has a dtype keeps it. None: data is no storage."""
+    if not isinstance(data, _Memory):
+        return None
+    if isinstance(data, TypedStorage):
+        wants = kind or tenon.get_default_dtype()
+        if data.dtype != wants:
+            name, held = (_NAMES[k].removesuffix("Storage") for k in (wants, data.dtype))
+            raise RuntimeError(
+                f"Expected a Storage of type {name} or an UntypedStorage, but got {held}"
+            )
+        return data._elements()
+    return TypedStorage(wrap_storage=data, dtype=kind or tenon.int64)._elements()
+
+
 def _rebuild_typed(storage: UntypedStorage, kind: dtype) -> TypedStorage:
     return TypedStorage(wrap_storage=storage, dtype=kind)
 
