@@ -14,7 +14,7 @@
 #include "op_reduce.h"
 
 static tn_status fail_mask(const char *name, const char *argument, const tn_view *mask) {
-    return tn_fail(TN_E_DTYPE, 1, "%s: expected %s to be a boolean tensor, but got dtype %s", name,
+    return tn_fail(TN_E_DTYPE, 1, "%s only supports boolean masks, but got %s with dtype %s", name,
                    argument, tni_type_text(tn_view_dtype(mask)));
 }
 

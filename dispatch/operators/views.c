@@ -149,14 +149,18 @@ tn_status tni_composite_view_as_type(const void *args, tn_tensor **rets) {
             return tn_fail(TN_E_VALUE, 0, "the last dimension would be too large");
     } else {
         int64_t k = to_size / from_size;
-        bool fits = v->shape[last] % k == 0 && tn_tensor_storage_offset(tni_t(v)) % k == 0;
-        for (int32_t i = 0; i < last; i++) fits = fits && v->strides[i] % k == 0;
-        if (!fits)
+        int64_t offset = tn_tensor_storage_offset(tni_t(v)), step = 0;
+        for (int32_t i = 0; i < last && step % k == 0; i++) step = v->strides[i];
+        const char *what = v->shape[last] % k ? "size(-1)"
+                           : offset % k       ? "storage_offset()"
+                                              : "stride()";
+        int64_t bad = v->shape[last] % k ? v->shape[last] : offset % k ? offset : step;
+        if (bad % k)
             return tn_fail(TN_E_SHAPE, 0,
-                           "self.size(-1), the strides and self.storage_offset() must be divisible "
-                           "by %lld to view %s as %s (different element sizes), but got size %lld",
-                           (long long)k, tni_type_text(tn_view_dtype(v)), tni_type_text(to),
-                           (long long)v->shape[last]);
+                           "self.%s must be divisible by %lld to view %s as %s (different element "
+                           "sizes), but got %lld",
+                           what, (long long)k, tni_type_text(tn_view_dtype(v)), tni_type_text(to),
+                           (long long)bad);
         for (int32_t i = 0; i < last; i++) g.strides[i] /= k;
         g.shape[last] /= k;
     }

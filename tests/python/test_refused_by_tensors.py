@@ -187,7 +187,7 @@ OPERATORS: dict[str, tuple[str, Call]] = {
         lambda t: t.masked_select(t.ones(2), t.ones(2)),
     ),
     "filled by numbers": (
-        "masked_fill: expected mask to be a boolean",
+        "masked_fill only supports boolean masks",
         lambda t: t.ones(2).masked_fill(t.ones(2), 1.0),
     ),
     "where of numbers": (

@@ -472,8 +472,8 @@ static int bind_once(tnp_overload *o, enum tnp_form form, PyObject *self, PyObje
 /* The parameter that a keyword means when it is not spelt by an interned string, or in NumPy's way. */
 static PyObject *canonical(const tnp_overload *o, PyObject *name) {
     static const char *const numpy_names[][2] = {
-        {"axis", "dim"}, {"keepdims", "keepdim"}, {"x", "input"},
-        {"a", "input"},  {"x1", "input"},         {"x2", "other"},
+        {"axis", "dim"}, {"keepdims", "keepdim"}, {"x", "input"},    {"a", "input"},
+        {"x1", "input"}, {"x2", "other"},         {"axis0", "dim0"}, {"axis1", "dim1"},
     };
     PyObject *const own[] = {tnp.str_out, tnp.str_requires_grad, tnp.str_pin_memory,
                              tnp.str_layout};

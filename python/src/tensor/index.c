@@ -176,8 +176,12 @@ static bool forget_taken(PyObject *self, PyObject *value) {
 }
 
 static bool too_many(const tn_tensor *t) {
-    PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d",
-                 (int)tn_tensor_ndim(t));
+    if (!tn_tensor_ndim(t))
+        PyErr_SetString(PyExc_IndexError, "invalid index of a 0-dim tensor. Use `tensor.item()` to "
+                                          "convert it to a number");
+    else
+        PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d",
+                     (int)tn_tensor_ndim(t));
     return false;
 }
 

@@ -305,6 +305,25 @@ static PyObject *row_of(PyObject *storage) {
     return NULL;
 }
 
+/* Whether self may take over what has elements of a dtype: a tensor as it is, a storage that has one. */
+static bool set_fits(PyObject *self, PyObject *source, bool sized) {
+    PyObject *kind = NULL;
+    if (tnp_is_tensor(source) ? !sized : true) kind = PyObject_GetAttrString(source, "dtype");
+    int32_t slot = kind ? tnp_dtype_slot(kind) : -1, own = tn_tensor_dtype(tnp_of(self));
+    if (!kind) PyErr_Clear();
+    Py_XDECREF(kind);
+    if (slot < 0 || slot == own) return true;
+    if (tnp_is_tensor(source))
+        PyErr_Format(PyExc_RuntimeError,
+                     "set_(): Could not set tensor of type %s to a tensor of type %s",
+                     tn_dtype_name(slot), tn_dtype_name(own));
+    else
+        PyErr_Format(PyExc_RuntimeError,
+                     "set_(): Expected a Storage of type %s or an UntypedStorage, but got type %s",
+                     tn_dtype_name(own), tn_dtype_name(slot));
+    return false;
+}
+
 static PyObject *set_from(PyObject *self, const tn_tensor *src, bool whole, long long offset,
                           PyObject *sizes, PyObject *strides) {
     int64_t shape[TN_MAX_DIMS], steps[TN_MAX_DIMS];
@@ -368,6 +387,7 @@ static PyObject *set_(PyObject *self, PyObject *args, PyObject *kwargs) {
         return NULL;
     bool tensor = tnp_is_tensor(source);
     if (tensor && tnp_refuse_many(source, "set_()")) return NULL;
+    if (!set_fits(self, source, sizes != NULL)) return NULL;
     PyObject *row = tensor ? source : row_of(source);
     if (!row) return tnp_type_error("set_() takes a Tensor or a storage, not %U", source);
     if (tensor) Py_INCREF(row);

@@ -465,7 +465,10 @@ def gradient(
         raise RuntimeError("dim appears multiple times in the list of dims")
     steps = spacing if several else [1 if spacing is None else spacing] * len(dims)
     return tuple(
-        _C._ops._gradient(input, d, step, edge_order) for d, step in zip(dims, steps, strict=True)
+        _C._ops._gradient(input, d, 1, edge_order) / step
+        if isinstance(step, builtins.complex)
+        else _C._ops._gradient(input, d, step, edge_order)
+        for d, step in zip(dims, steps, strict=True)
     )
 
 

@@ -67,6 +67,9 @@ def dequantize(self: Tensor) -> Tensor:
 def apply_(self: Tensor, callable: Any) -> Tensor:
     """Replaces every element by what `callable` makes of it."""
     values = [callable(v) for v in self.detach().reshape(-1).tolist()]
+    for v in values:
+        if isinstance(v, str):
+            raise TypeError(f"apply_: callable must return numbers, not {v!r}")
     with _C.no_grad():
         return self.copy_(_C.tensor(values, dtype=self.dtype).view(self.shape))
 
@@ -79,11 +82,12 @@ def type_or_convert(self: Tensor, dtype: Any = None, non_blocking: bool = False)
     return types.type_of(self) if dtype is None else types.convert(self, dtype, non_blocking)
 
 
-def new(self: Tensor, *data: Any, device: Any = None) -> Tensor:
+def new(self: Tensor, *data: Any, size: Any = None, device: Any = None) -> Tensor:
     """A tensor of these sizes, with any values, or with this data, with the tensor's dtype and
     device."""
     from tenon._tensor import tensor_types as types
 
+    data = data if size is None else (*data, _C.Size(size))
     return types.make(data, self.dtype, self.device if device is None else device)
 
 
@@ -113,15 +117,17 @@ def histogram(self: Tensor, *args: Any, **kwargs: Any) -> Any:
     return functions.histogram(self, *args, **kwargs)
 
 
-def resize_(self: Tensor, *sizes: Any, memory_format: Any = _C.contiguous_format) -> Tensor:
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     """Gives self other sizes over its memory, which moves where it is too small; what is new in it
-    is not set."""
+    is not set. Its own sizes leave it as it lies, unless a memory format is given."""
     shape = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
-    if shape == tuple(self.shape) and self.is_contiguous(memory_format=memory_format):
-        return self
-    shown = _C._ops.empty(shape, dtype=self.dtype, device=self.device, memory_format=memory_format)
+    chosen = _C.contiguous_format if memory_format is None else memory_format
+    if shape == tuple(self.shape):
+        if memory_format is None or self.is_contiguous(memory_format=chosen):
+            return self
+    shown = _C._ops.empty(shape, dtype=self.dtype, device=self.device, memory_format=chosen)
     start = self.storage_offset()
     held = self.untyped_storage().nbytes() // self.element_size()
     if start + shown.numel() <= held:
@@ -131,6 +137,15 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = _C.contiguous_format
     return self.set_(memory, start, shape, shown.stride())
 
 
+_FORMATS = (_C.channels_last, _C.channels_last_3d, _C.contiguous_format)
+
+
+def _lies(t: Tensor, memory_format: Any) -> bool:
+    """Whether a tensor of as many dimensions as the format has lies that way."""
+    dims = {_C.channels_last: 4, _C.channels_last_3d: 5}.get(memory_format, t.dim())
+    return t.dim() == dims and t.is_contiguous(memory_format=memory_format)
+
+
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """resize_ to the sizes of another tensor."""
     if not isinstance(the_template, Tensor):
@@ -138,8 +153,9 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
         raise TypeError(
             f"resize_as_(): argument 'the_template' (position 2) must be Tensor, not {kind}"
         )
-    chosen = _C.contiguous_format if memory_format is None else memory_format
-    return self.resize_(tuple(the_template.shape), memory_format=chosen)
+    if memory_format is _C.preserve_format:
+        memory_format = next((f for f in _FORMATS if _lies(the_template, f)), None)
+    return self.resize_(tuple(the_template.shape), memory_format=memory_format)
 
 
 def __reversed__(self: Tensor) -> Tensor:

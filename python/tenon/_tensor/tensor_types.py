@@ -127,6 +127,7 @@ def type_of(tensor: Tensor) -> str:
 def convert(tensor: Tensor, dtype: Any, non_blocking: bool) -> Tensor:
     """What `tensor.type(dtype)` gives: `dtype` is one, or a type of tensors, or its name."""
     wanted = parse(dtype) if isinstance(dtype, str) else dtype
+    wanted = _C.get_default_dtype() if wanted is _C.Tensor else wanted
     if isinstance(wanted, TensorType):
         here = _kind_of(tensor) == wanted.kind
         place = tensor.device if here else wanted.kind
