@@ -116,31 +116,48 @@ class StructureWriter:
         self.number(t._storage_bytes() // (t.element_size() if typed else 1))
         self.out += b"NtQ" if self.old else b"tQ"
 
-    def tensor(self, t: tenon.Tensor, requires_grad: bool) -> None:
+    def constructor(self, t: tenon.Tensor) -> tuple[str, str]:
+        """The function that makes such a tensor."""
+        if _tensor.plugin_of(t.dtype) is not None:
+            return "tenon", "_plugin_tensor"
         if t.layout is not tenon.strided:
-            self.sparse_tensor(t)
-            return
+            return "torch._utils", "_rebuild_sparse_tensor"
         if t.is_meta:
-            self.meta_tensor(t, requires_grad)
-            return
-        kind = _tensor.name_of(t.dtype)
-        typed = kind in STORAGE_OF  # else the storage is bytes, and the tensor says what they are
-        self.name("torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3")
+            return "torch._utils", "_rebuild_meta_tensor_no_storage"
+        typed = _tensor.name_of(t.dtype) in STORAGE_OF
+        return "torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3"
+
+    def tensor(self, t: tenon.Tensor, requires_grad: bool) -> None:
+        self.name(*self.constructor(t))
+        self.arguments(t, requires_grad)
+        self.out += b"R"
+
+    def arguments(self, t: tenon.Tensor, requires_grad: bool) -> None:
+        """What its constructor gets."""
         self.out += b"("
+        if _tensor.plugin_of(t.dtype) is not None:
+            self.plugin_tensor(t, requires_grad)
+        elif t.layout is not tenon.strided:
+            self.sparse_tensor(t)
+        elif t.is_meta:
+            self.meta_tensor(t, requires_grad)
+        else:
+            self.strided_tensor(t, requires_grad)
+        self.out += b"t"
+
+    def strided_tensor(self, t: tenon.Tensor, requires_grad: bool) -> None:
+        kind = _tensor.name_of(t.dtype)
         self.storage(t)
         self.number(t.storage_offset())
         self.sizes(t.shape)
         self.sizes(t.stride())
         self.flag(requires_grad)
         self.no_hooks()
-        if not typed:
+        if kind not in STORAGE_OF:  # the storage is bytes, and the tensor says what they are
             self.name("torch", kind)
-        self.out += b"tR"
 
     def sparse_tensor(self, t: tenon.Tensor) -> None:
         """A sparse tensor: its layout, its components, and its size."""
-        self.name("torch._utils", "_rebuild_sparse_tensor")
-        self.out += b"("
         self.name("torch.serialization", "_get_layout")
         self.out += b"("
         self.text("torch." + str(t.layout).rpartition(".")[2])
@@ -154,12 +171,10 @@ class StructureWriter:
         self.out += b"tR"
         if t.is_sparse:
             self.flag(t.is_coalesced())
-        self.out += b"ttR"
+        self.out += b"t"
 
     def plugin_tensor(self, t: tenon.Tensor, requires_grad: bool) -> None:
         """A tensor of a plugin's dtype: its bytes, and what they are."""
-        self.name("tenon", "_plugin_tensor")
-        self.out += b"("
         row = _tensor.raw_row(t)
         self.keep.append(row)
         self.tensor(row, False)
@@ -167,19 +182,15 @@ class StructureWriter:
         self.text(_tensor.plugin_of(t.dtype) or "")
         self.sizes(t.shape)
         self.flag(requires_grad)
-        self.out += b"tR"
 
     def meta_tensor(self, t: tenon.Tensor, requires_grad: bool) -> None:
         """A tensor without elements: what there is to know of it."""
-        self.name("torch._utils", "_rebuild_meta_tensor_no_storage")
-        self.out += b"("
         self.name("torch", _tensor.name_of(t.dtype))
         self.sizes(t.shape)
         self.sizes(t.stride())
         self.flag(requires_grad)
-        self.out += b"tR"
 
-    def any_tensor(self, t: tenon.Tensor, path: str) -> None:
+    def any_tensor(self, t: tenon.Tensor, path: str, depth: int) -> None:
         if t.is_quantized:
             raise TypeError(
                 f"save(): {path} is quantized, which is not written: save its int_repr(), scale "
@@ -187,22 +198,26 @@ class StructureWriter:
             )
         if not _tensor.is_plain_class(t):
             raise NotPlainError(f"save(): {path} is a tensor of a class of its own")
-        if _tensor.plugin_of(t.dtype) is not None and not _tensor.is_parameter(t):
-            self.plugin_tensor(t, t.requires_grad and t.is_leaf)
-            return
-        if not _tensor.is_parameter(t):
-            if t.requires_grad and not t.is_leaf:
-                t = t.detach()
-            self.tensor(t, t.requires_grad)
-            return
-        self.name("torch._utils", "_rebuild_parameter")
-        self.out += b"("
-        if _tensor.plugin_of(t.dtype) is None:
+        attributes = dict(t.__dict__)
+        if _tensor.is_parameter(t):
+            called = "_rebuild_parameter_with_state" if attributes else "_rebuild_parameter"
+            self.name("torch._utils", called)
+            self.out += b"("
             self.tensor(t.detach(), False)
+            self.flag(t.requires_grad)
+            self.no_hooks()
         else:
-            self.plugin_tensor(t, False)
-        self.flag(t.requires_grad)
-        self.no_hooks()
+            learns = t.requires_grad and t.is_leaf
+            if not attributes:
+                self.tensor(t.detach(), learns)
+                return
+            self.name("torch._tensor", "_rebuild_from_type_v2")
+            self.out += b"("
+            self.name(*self.constructor(t))
+            self.name("torch", "Tensor")
+            self.arguments(t.detach(), learns)
+        if attributes:
+            self.write(attributes, f"{path}.__dict__", depth + 1)
         self.out += b"tR"
 
     # -- Everything --------------------------------------------------------------------------------
@@ -229,7 +244,7 @@ class StructureWriter:
     def compound(self, value: Any, path: str, depth: int) -> None:
         kind = type(value)
         if isinstance(value, tenon.Tensor):
-            self.any_tensor(value, path)
+            self.any_tensor(value, path, depth)
         elif kind is list:
             self.out += b"]"
             self.remember(id(value))
