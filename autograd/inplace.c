@@ -1,6 +1,7 @@
 /* inplace.c: changes in place: what is refused before the call, how history is written after it (Note [Views] in
  * view.c). */
 #include "sparse_priv.h"
+#include "program_priv.h"
 #include "tape_priv.h"
 
 /* ---- Before a change in place ------------------------------------------------------------------*/
@@ -29,7 +30,9 @@ static bool needs_original(const tn_op *op, const void *args) {
 tn_status tni_copy_original(tn_tensor *t, tn_tensor **ret_copy) {
     if (t->v.word & TN_W_GRAD) TN_TRY(tni_view_refresh(t));
     tni_grad_off();
-    tn_status st = tni_is_sparse(t) ? tni_sparse_fork(t, ret_copy) : tni_clone_like(t, t, ret_copy);
+    tn_status st = tni_p_record_clone(t, ret_copy);
+    if (st == TN_DECLINE)
+        st = tni_is_sparse(t) ? tni_sparse_fork(t, ret_copy) : tni_clone_like(t, t, ret_copy);
     tni_grad_on();
     if (st == TN_OK && t->grad_fn) tni_set_grad_fn(*ret_copy, t->grad_fn, t->output_nr);
     return st;

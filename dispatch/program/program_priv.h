@@ -187,6 +187,9 @@ tn_program *tni_recorder_program(const tni_recorder *r);
 tn_status tni_recorder_find(tni_recorder *r, const tn_tensor *t, int32_t *ret_id);
 /* A call whose one result will be `out`. */
 tn_status tni_recorder_add(tni_recorder *r, const tn_op *op, const void *args, tn_tensor *out);
+/* A copy that the tape takes before t is written to, as a node; TN_DECLINE: the thread records no
+ * parts, so that no gradient within the recording reads it. */
+tn_status tni_p_record_clone(tn_tensor *t, tn_tensor **ret_copy);
 /* Node k of a program is about to be called: the thread's recording may bear its number. */
 void tni_p_note_node(int32_t k);
 

@@ -299,6 +299,11 @@ static tn_status insert(recorder *r, const char *name, void *args, tn_tensor **r
     return st;
 }
 
+tn_status tni_p_record_clone(tn_tensor *t, tn_tensor **ret_copy) {
+    tn_clone_args args = {.input = &t->v, .memory_format = TN_FORMAT_PRESERVE};
+    return active && active->napart < 0 ? insert(active, "clone", &args, ret_copy) : TN_DECLINE;
+}
+
 /* A tensor that nobody declared and no operator made, but which looks at the memory of a value: what
  * programs get by `.data`. It becomes a view of that value, without history. */
 static tn_status add_alias(recorder *r, tn_tensor *t, int32_t of, int32_t *ret_id) {
@@ -347,7 +352,9 @@ static tn_status value_of(recorder *r, tn_tensor *t, int32_t *ret_id) {
     for (int32_t i = p->nvalues - 1; i >= 0; i--)
         if (p->value[i].role != TNI_P_WEIGHT && tni_p_shares(p->value[i].t, t))
             return add_alias(r, t, i, ret_id);
-    if (tni_tls.formulas) { /* kept by a part of an operator, of which the program has the whole */
+    bool shown = !tni_tls.formulas; /* else a part of an operator has kept it: there is the whole */
+    for (int32_t i = 0; i < p->nvalues && !shown; i++) shown = tni_p_shares(p->value[i].t, t);
+    if (!shown) {
         p->needs_parts = true;
         return tn_fail(TN_E_UNSUPPORTED, -1,
                        "a gradient reads what an operator has kept and no node of the program has");
@@ -531,10 +538,8 @@ tn_status tni_recorder_new(tni_recorder **ret_recorder) {
     r->no_grad = true; /* whoever runs it says whether gradients are recorded */
     tn_status st = tni_p_new(&r->p);
     if (st == TN_OK) st = make_room(r);
-    if (st != TN_OK)
-        tni_recorder_free(&r);
-    else
-        *ret_recorder = r;
+    if (st != TN_OK) tni_recorder_free(&r);
+    *ret_recorder = r;
     return st;
 }
 
@@ -789,7 +794,6 @@ static void note_write(void) {
     if (active && active->inside) active->whole = true;
 }
 
-/* Runs when the library is mapped, before anybody reads a value. */
 __attribute__((constructor)) static void fill_hooks(void) {
     tni_note_read = tn_program_note_read;
     tni_note_write = note_write;

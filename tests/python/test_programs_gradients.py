@@ -12,6 +12,7 @@ from tenon import nn
 from tenon.export import Dim, export, load, save
 from tenon.fx.experimental.proxy_tensor import make_fx
 from tenon.nn import functional as F
+from tenon.utils.checkpoint import checkpoint
 
 W = tn.linspace(-1, 1, 16).reshape(4, 4)
 LABELS = tn.tensor([1, 2, 0])
@@ -166,6 +167,41 @@ def test_a_written_buffer_is_an_error() -> None:
 
     with pytest.raises(NotImplementedError, match="a gradient reads what an operator has kept"):
         export(Counting(), (tn.randn(3, 4),))
+
+
+class Written(nn.Module):
+    """The tape copies what is written to and read by a gradient."""
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        x = x.detach().requires_grad_()
+        y = x * 2
+        y.mul_(x)
+        return tn.autograd.grad(y.sum(), x)[0]
+
+
+class Recomputed(nn.Module):
+    """A checkpoint, whose forward pass runs again within the backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = _net()
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        x = x.detach().requires_grad_()
+        y = checkpoint(lambda v: F.dropout(self.net(v).exp(), 0.5), x, use_reentrant=False)
+        return tn.autograd.grad(y.pow(2).sum(), x)[0]
+
+
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("model", [Written, Recomputed])
+def test_writes_and_checkpoints_in_a_gradient(model: Callable[[], nn.Module], made: str) -> None:
+    module = model()
+    program = MADE[made](module, tn.randn(3, 4))
+    x = tn.randn(3, 4)
+    tn.manual_seed(5)
+    mine = program(x)
+    tn.manual_seed(5)
+    assert tn.allclose(mine, module(x), atol=1e-5)
 
 
 def test_rrelu_of_other_values() -> None:

@@ -279,7 +279,9 @@ def checkpoint(
     run = _Run(function, args, kwargs, preserve_rng_state, context_fn)
     if not tenon.is_grad_enabled():
         return run.call()
-    slots = _Slots(run, early_stop and _early_stop, determinism_check == "default")
+    # The call that a stop cuts short is no node of a program that is being recorded.
+    early = early_stop and _early_stop and not _C._program_is_recording()
+    slots = _Slots(run, early, determinism_check == "default")
     with saved_tensors_hooks(slots.pack, slots.unpack):
         return run.call()
 
