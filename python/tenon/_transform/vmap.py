@@ -298,6 +298,9 @@ def one_by_one(call: Any) -> Any:
             tenon.set_rng_state(state)
         args, kwargs = mapped(lambda v, i=i: call.element(v, i), (call.args, call.kwargs))
         outs.append(call.func(*args, **kwargs))
+        views = vmap_rules.views_of_all(call, outs[0]) if i == 0 else None
+        if views is not None:
+            return views
     if call.is_inplace:
         return call.args[0]
     return stacked(call, outs)

@@ -370,6 +370,10 @@ def _matrices(call: Call, value: Any, rank: int, column: bool) -> Any:
     return t.reshape(call.size, *[1] * (rank - own), *t.shape[1:])
 
 
+# Of operands, where it is not any: matmul would take more.
+RANKS = {"dot": (1, 1), "mv": (2, 1), "mm": (2, 2), "bmm": (3, 3)}
+
+
 def product(call: Call, entry: Entry | None = None) -> Any:
     if (
         len(call.args) != 2
@@ -379,6 +383,10 @@ def product(call: Call, entry: Entry | None = None) -> Any:
         return NotImplemented
     a, b = reversed(call.args) if call.name == "__rmatmul__" else call.args
     if a.dim() == 0 or b.dim() == 0:
+        return NotImplemented
+    if (a.dim(), b.dim()) != RANKS.get(call.name, (a.dim(), b.dim())):
+        return NotImplemented  # the operator says itself what it takes
+    if call.name == "bmm" and a.shape[0] != b.shape[0]:
         return NotImplemented
     rank = max(a.dim(), b.dim(), 2)
     out = tenon.matmul(_matrices(call, a, rank, False), _matrices(call, b, rank, True))
@@ -411,7 +419,8 @@ def reshape(call: Call, entry: Entry | None = None) -> Any:
         lead = [1] * (len(sizes) - x.dim())
         batch = x._batch.reshape(call.size, *lead, *x.shape)
         return call.wrap(batch.expand(call.size, *sizes))
-    return call.wrap(x._batch.reshape(call.size, *sizes))
+    form = x._batch.view if call.name == "view" else x._batch.reshape
+    return call.wrap(form(call.size, *sizes))
 
 
 def flatten(call: Call, entry: Entry | None = None) -> Any:
@@ -481,19 +490,52 @@ def loss(call: Call, entry: Entry) -> Any:
 
 
 def strided(call: Call, entry: Entry) -> Any:
-    """Views by strides count from the element's own beginning, not from the batch's."""
+    """Views by strides count from the beginning of the element: for the first, the batch's."""
     names = [a["name"] for a in entry.args]
     given = dict(zip(names, call.args)) | call.kwargs
-    x, offset = given.pop("input"), given.pop("storage_offset", None)
+    x, offset = given["input"], given.get("storage_offset")
     if not call.maps(x):
         return NotImplemented
-    batch, views = x._batch, []
-    for i in range(call.size):
-        element = batch.select(0, i)
-        start = element.storage_offset()
-        start += 0 if offset is None else offset - batch.storage_offset()
-        views.append(call.func(element, **given, storage_offset=start))
-    return call.wrap(tenon.stack(views))
+    start = x._batch.storage_offset() if offset is None else offset
+    return call.wrap(_window(x._batch, call.size, given["size"], given["stride"], start))
+
+
+def _window(batch: Any, size: int, sizes: Any, strides: Any, start: int) -> Any:
+    """The same view of every element, a view of the batch; `start` is that of the first."""
+    return batch.as_strided((size, *sizes), (batch.stride(0), *strides), start)
+
+
+def _as_dtype(batch: Any, dtype: Any) -> Any:
+    if batch.dtype == dtype:
+        return batch
+    if batch.is_complex() and dtype.is_floating_point:
+        return tenon.view_as_real(batch)
+    if dtype.is_complex and batch.is_floating_point():
+        return tenon.view_as_complex(batch)
+    return batch.view(dtype)
+
+
+def views_of_all(call: Call, first: Any) -> Any:
+    """What an operator gives for all elements where it gave views of the first one: views of the
+    batch, so that writes arrive there; None where it gave something else."""
+    x = call.args[0] if call.args else None
+    if call.is_inplace or not call.maps(x) or call.others_mapped():
+        return None
+    batch, many = x._batch, isinstance(first, list | tuple)
+    views = list(first) if many else [first]
+    if not views or not all(
+        isinstance(v, tenon.Tensor)
+        and v.layout == batch.layout == tenon.strided
+        and v._storage_id() == batch._storage_id()
+        for v in views
+    ):
+        return None
+    found = [
+        call.wrap(_window(_as_dtype(batch, v.dtype), call.size, v.shape, v.stride(),
+                          v.storage_offset()))
+        for v in views
+    ]  # fmt: skip
+    return type(first)(found) if many else found[0]
 
 
 def total(call: Call, entry: Entry) -> Any:
