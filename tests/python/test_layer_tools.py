@@ -480,3 +480,10 @@ def test_batch_norm_of_several_processes_alone():
 def test_the_older_weight_norm_says_that_it_is_old() -> None:
     with pytest.warns(FutureWarning, match="in favor of"):
         tenon.nn.utils.weight_norm(tenon.nn.Linear(2, 2))
+
+
+def test_packing_refuses_lengths_beyond_the_steps():
+    rows = tenon.ones(2, 1, 3)
+    for length in (3, 2**40):
+        with pytest.raises(RuntimeError, match="pack_padded_sequence.*'lengths'"):
+            tenon.nn.utils.rnn.pack_padded_sequence(rows, tenon.tensor([length]))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+import stored
 import tenon as tn
 from tenon.testing import assert_allclose, assert_close, make_tensor
 
@@ -48,6 +50,30 @@ def test_places_and_attributes() -> None:
     assert_close(x, x.double(), check_dtype=False)
 
 
+def test_messages_are_those_of_pytorch() -> None:
+    def run(lib: Any) -> list[str]:
+        t, said = lib.tensor, []
+        pairs = [
+            (t([1.0, 2.0]), t([1.0, 3.0])), (1, 2), (1, 1.0), (1.5, 2.5), (1, 1 + 0j),
+            ([1, 2], [1, 3]), (t(3), t(4)),
+            (t(3.0), t(0.0)), (t([True, False]), t([True, True])), (t([1]), t([2])),
+            (t([1 + 1j]), t([1 + 2j])), (np.float32(1), np.float32(2)), (np.float32(1), 1.0),
+            (t([1], dtype=lib.uint8), t([255], dtype=lib.uint8)), (t([2**62]), t([2**62 + 1])),
+            (lib.ones(2).to_sparse(), lib.zeros(2).to_sparse()), (t([1.0]), t([math.nan])),
+            (lib.ones(2, device="meta"), lib.ones(2, device="meta")), (t([math.inf]), t([1.0])),
+            tuple(lib.quantize_per_tensor(t([v]), 0.1, 0, lib.qint8) for v in (1.0, 2.0)),
+        ]  # fmt: skip
+        for options in ({}, {"rtol": 0.1, "atol": 0.0}, {"check_dtype": False}):
+            for actual, expected in pairs:
+                try:
+                    said.append(str(lib.testing.assert_close(actual, expected, **options)))
+                except Exception as err:
+                    said.append(f"{type(err).__name__}: {err}")
+        return said
+
+    stored.same(run(tn), stored.of_torch(run))
+
+
 def test_nan_numbers_and_none() -> None:
     nan = tn.tensor([math.nan])
     with pytest.raises(AssertionError):
@@ -59,7 +85,7 @@ def test_nan_numbers_and_none() -> None:
         assert_close(2**53 + 1, 2**53)
     with pytest.raises(TypeError):
         assert_close(tn.ones(1), "one")
-    with pytest.raises(ValueError, match="rtol"):
+    with pytest.raises(ValueError, match="'rtol' and 'atol' must be .* got no atol"):
         assert_close(1.0, 1.0, rtol=0.1)
     assert_close(np.ones(3), np.ones(3))
     assert failure(1.0, 2.0, msg=lambda text: "said: " + text).startswith("said: Scalars")

@@ -6,6 +6,7 @@ are not given follow from the dtypes. Messages are worded as PyTorch's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Number
@@ -22,6 +23,10 @@ TOLERANCES = {
     "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5),
     "float64": (1e-7, 1e-7), "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7),
 }  # fmt: skip
+
+_LAYOUTS = {
+    getattr(tenon, f"sparse_{name}"): name.upper() for name in "coo csr csc bsr bsc".split()
+}
 
 
 @dataclass
@@ -80,7 +85,7 @@ def _check_attributes(actual: Tensor, expected: Tensor, rules: _Rules, place: st
         differ("stride()", actual.stride(), expected.stride())
 
 
-def _greatest(kind: str, diff: Tensor, allowed: float) -> str:
+def _greatest(kind: str, diff: Tensor, limit: str) -> str:
     """The line of the greatest difference and its place."""
     flat = diff.flatten()
     worst = int(flat.argmax())
@@ -89,7 +94,7 @@ def _greatest(kind: str, diff: Tensor, allowed: float) -> str:
         at.append(worst % size)
         worst //= size
     where = f" at index {tuple(reversed(at))}" if diff.ndim else ""
-    return f"Greatest {kind} difference: {value}{where} (up to {allowed} allowed)"
+    return f"Greatest {kind} difference: {value}{where}{limit}"
 
 
 def _compare_components(actual: Tensor, expected: Tensor, rules: _Rules, place: str) -> None:
@@ -98,8 +103,8 @@ def _compare_components(actual: Tensor, expected: Tensor, rules: _Rules, place: 
         actual, expected = actual.coalesce(), expected.coalesce()
     if actual._nnz() != expected._nnz():
         rules.fail(
-            "The number of specified values in sparse tensors does not match: "
-            f"{actual._nnz()} != {expected._nnz()}",
+            f"The number of specified values in sparse {_LAYOUTS[actual.layout]} tensors does not "
+            f"match: {actual._nnz()} != {expected._nnz()}",
             place,
         )
     theirs = components(expected)
@@ -110,6 +115,11 @@ def _compare_components(actual: Tensor, expected: Tensor, rules: _Rules, place: 
 
 def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, place: str) -> None:
     _check_attributes(actual, expected, rules, place)
+    if actual.is_meta and expected.is_meta:
+        return  # there are no values
+    kind = "Tensor-like"
+    if actual.is_quantized and expected.is_quantized:
+        actual, expected, kind = actual.dequantize(), expected.dequantize(), "Quantized tensor-like"
     if tenon.strided not in (actual.layout, expected.layout) and actual.layout == expected.layout:
         _compare_components(actual, expected, rules, place)
         return
@@ -127,24 +137,27 @@ def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, place: str
         close = tenon.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=rules.equal_nan)
     if bool(close.all()):
         return
-    total, wrong = close.numel(), int((~close).sum())
-    wide = tenon.float64 if not actual.dtype.is_complex else tenon.complex128
-    diff = (actual.to(wide) - expected.to(wide)).abs().masked_fill(close, 0)
-    relative = diff / expected.to(wide).abs()
-    relative = relative.masked_fill(close, 0)
-    title = "Tensor-likes are not equal!" if rtol == atol == 0 else "Tensor-likes are not close!"
+    exact = rtol == atol == 0
+    title = f"{kind}s are not {'equal' if exact else 'close'}!"
+    up_to = ("", "") if exact else (f" (up to {atol} allowed)", f" (up to {rtol} allowed)")
     if actual.ndim == 0:
         title = title.replace("Tensor-likes", "Scalars")
+        a, e = actual.item(), expected.item()
         lines = [
-            f"Expected {expected.item()} but got {actual.item()}.",
-            f"Absolute difference: {diff.item()} (up to {atol} allowed)",
-            f"Relative difference: {relative.item()} (up to {rtol} allowed)",
+            f"Expected {e} but got {a}.",
+            f"Absolute difference: {abs(a - e)}{up_to[0]}",
+            f"Relative difference: {math.inf if e == 0 else abs(a - e) / abs(e)}{up_to[1]}",
         ]
     else:
+        if not (actual.dtype.is_complex or actual.dtype.is_floating_point):
+            actual, expected = actual.long(), expected.long()
+        diff = (actual - expected).abs().masked_fill(close, 0)
+        relative = (diff / expected.abs()).masked_fill(close, 0)
+        total, wrong = close.numel(), int((~close).sum())
         lines = [
             f"Mismatched elements: {wrong} / {total} ({wrong / total:.1%})",
-            _greatest("absolute", diff, atol),
-            _greatest("relative", relative, rtol),
+            _greatest("absolute", diff, up_to[0]),
+            _greatest("relative", relative, up_to[1]),
         ]
     rules.fail(title + "\n\n" + "\n".join(lines), place)
 
@@ -178,8 +191,11 @@ def _compare_leaves(actual: Any, expected: Any, rules: _Rules, place: str) -> No
             rules.fail(f"None mismatch: {actual} is not {expected}", place)
         return
     if isinstance(actual, Number) and isinstance(expected, Number):
-        if rules.check_dtype and rules.rtol is None and type(actual) is not type(expected):
-            _fail_types(actual, expected, rules, place)
+        actual, expected = (v.item() if hasattr(v, "item") else v for v in (actual, expected))
+        if rules.check_dtype and type(actual) is not type(expected):
+            if bool in (type(actual), type(expected)):
+                _fail_types(actual, expected, rules, place)
+            rules.fail(f"The (d)types do not match: {type(actual)} != {type(expected)}.", place)
         wide = tenon.complex128 if complex in (type(actual), type(expected)) else tenon.float64
         whole = all(isinstance(v, int) for v in (actual, expected))
         a, e = (tenon.tensor(v, dtype=tenon.int64 if whole else wide) for v in (actual, expected))
@@ -228,8 +244,8 @@ def assert_close(
     __tracebackhide__ = True
     if (rtol is None) != (atol is None):
         raise ValueError(
-            "Both 'rtol' and 'atol' must be either specified or unspecified, but got "
-            f"rtol={rtol} and atol={atol} instead."
+            "Both 'rtol' and 'atol' must be either specified or omitted, but got no "
+            f"{'rtol' if rtol is None else 'atol'}."
         )
     rules = _Rules(
         rtol, atol, equal_nan, allow_subclasses, check_device, check_dtype, check_layout,

@@ -181,6 +181,11 @@ def pack_padded_sequence(
             "Length of all samples has to be greater than 0, but found an element in 'lengths' "
             "that is <= 0"
         )
+    if sizes[0] > rows.size(0):
+        raise RuntimeError(
+            f"pack_padded_sequence(): argument 'lengths' has {sizes[0]}, but the sequences have "
+            f"{rows.size(0)} steps"
+        )
     batch_sizes = [sum(1 for n in sizes if n > t) for t in range(sizes[0])]
     data = tenon.cat([rows[t, :n] for t, n in enumerate(batch_sizes)])
     return PackedSequence(data, tenon.tensor(batch_sizes, dtype=tenon.int64), order, None)

@@ -215,6 +215,8 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
+        if self._timeout != 0:
+            raise AssertionError("DataLoader: argument 'timeout' is for loaders with workers")
         if isinstance(self._dataset, IterDataPipe | MapDataPipe):
             from tenon.utils.data import graph_settings
 
