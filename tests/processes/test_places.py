@@ -108,12 +108,32 @@ def test_meeting_finds_the_living_and_names_the_doubled(tmp_path: Path) -> None:
     assert not dead.exists()
     second = _place.Meeting(tmp_path, 1, 2, 1, 5.0)
     assert second.folder == first.folder
-    with pytest.raises(TimeoutError, match="rank 0, which has not come"):
+    with pytest.raises(distributed.DistNetworkError, match="rank 0, which has not come"):
         _place.Meeting(tmp_path, 1, 2, 1, 0.05)  # rank 1 is there already
     with pytest.raises(ValueError, match="rank 0 one of 2"):
         _place.Meeting(tmp_path, 2, 3, 1, 5.0)
     first.leave()
     assert not tmp_path.exists()
+
+
+def test_who_has_not_come_is_named(tmp_path: Path) -> None:
+    need("gloo")
+    program = (
+        "import sys, datetime, tenon.distributed as d\n"
+        "span = datetime.timedelta(seconds=float(sys.argv[3]))\n"
+        "d.init_process_group('gloo', init_method='file://' + sys.argv[1], rank=int(sys.argv[2]),\n"
+        "                     world_size=3, timeout=span)\n"
+    )
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path / "meet"), str(rank), seconds],
+            stderr=subprocess.PIPE, text=True,
+        )
+        for rank, seconds in ((0, "4"), (2, "30"))
+    ]  # fmt: skip
+    first, second = (p.communicate(timeout=200)[1] for p in started)
+    assert "DistStoreError: init_process_group: rank 0 has waited 4 s; rank 1 of 3 has not" in first
+    assert "rank 1 of 3 has not come" in second or "rank 0 has ended or left" in second
 
 
 def test_arguments_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:

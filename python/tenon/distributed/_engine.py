@@ -103,7 +103,7 @@ why_none_sends: Callable[[list[int]], str | None] | None = None
 _LOOK_SECONDS = 0.3
 
 
-def _told_who_is_gone(err: BaseException) -> BaseException:
+def told_who_is_gone(err: BaseException) -> BaseException:
     """An error of a group that was lost, with the processes that have ended."""
     if isinstance(err, OSError):
         err = DistBackendError(str(err))
@@ -224,7 +224,7 @@ class Operation:
         try:
             library().check(status)
         except Exception as err:
-            self._error = _told_who_is_gone(err) if lost else err
+            self._error = told_who_is_gone(err) if lost else err
         if lost:
             _lost.append(self._keep)
         elif self._error is None and self._after is not None:
@@ -282,7 +282,10 @@ class World:
         try:
             library().check(status)
         except OSError as err:
-            raise _told_who_is_gone(err) from None
+            late = DistBackendError(
+                f"new_group: a group of {len(ranks)} ranks was not made within {seconds:g} s: {err}"
+            )
+            raise told_who_is_gone(late) from None
         return World(handle) if handle else None
 
     def start(

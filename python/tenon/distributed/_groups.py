@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from tenon.distributed import _engine, _place
+from tenon.distributed._errors import DistStoreError
 from tenon.distributed._store import FileStore, HashStore, checked_span, meeting_url
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
@@ -520,7 +521,17 @@ def _world_of(engine: str, number: int, size: int, seconds: float) -> _engine.Wo
         folder = str(_state.meeting.folder)
     interface = os.environ.get("TENON_SOCKET_IFNAME") or os.environ.get("GLOO_SOCKET_IFNAME")
     check = int(os.environ.get("TENON_CHECK_COLLECTIVES", "1"))
-    world = _engine.World.open(path, number, size, folder, interface, seconds, check, _state.device)
+    try:
+        world = _engine.World.open(
+            path, number, size, folder, interface, seconds, check, _state.device
+        )
+    except OSError as err:
+        missing = "" if _state.meeting is None else _state.meeting.missing(size)
+        if not missing:
+            raise _engine.told_who_is_gone(err) from None
+        raise DistStoreError(
+            f"init_process_group: rank {number} has waited {seconds:g} s; {missing}"
+        ) from None
     _state.worlds[engine] = world
     return world
 

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
+from tenon.distributed._errors import DistNetworkError
+
 # (rank, world size, local rank, local size) in the environment of each launcher, in this order.
 _LAUNCHERS = {
     "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
@@ -198,6 +200,12 @@ class Meeting:
         files = sorted(self.folder.glob("rank-*"), key=lambda p: int(p.name[5:]))
         return [text for file in files if (text := self._how_it_went(int(file.name[5:])))]
 
+    def missing(self, size: int) -> str:
+        """The ranks of a run that have not come, or have ended: text for an error, or ""."""
+        late = [rank for rank in range(size) if not (self.folder / f"rank-{rank}").exists()]
+        found = [f"rank {rank} of {size} has not come" for rank in late]
+        return ", ".join([*found, *(self.gone() if found else ())])
+
     def _how_it_went(self, rank: int) -> str | None:
         """That a rank has ended or left the group."""
         if self._alive(self.folder, f"rank-{rank}"):
@@ -266,7 +274,7 @@ class Meeting:
                     )
                 return folder
             if time.monotonic() > deadline:
-                raise TimeoutError(f"rank {rank} has waited for rank 0, which has not come")
+                raise DistNetworkError(f"rank {rank} has waited for rank 0, which has not come")
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
 
