@@ -279,3 +279,17 @@ def test_graphs_with_writes_and_modes() -> None:
     gm = export(Writes(), (x,)).graph_module
     for a, b in zip(gm(x), Writes()(x), strict=True):
         assert tn.equal(a, b)
+
+
+def test_buffers_that_inference_mode_made() -> None:
+    class Shift(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            with tn.inference_mode():
+                self.register_buffer("by", tn.ones(3))
+
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return x + self.by
+
+    made = export(Shift(), (tn.ones(2, 3),), dynamic_shapes=({0: Dim("rows")},)).module()
+    assert tn.equal(made(tn.ones(4, 3)), tn.full((4, 3), 2.0))

@@ -169,7 +169,8 @@ def restored(tensors: Iterable[Any]) -> Iterator[None]:
         tenon.set_grad_enabled(grad)
         with tenon.no_grad():
             for tensor, before in saved:
-                tensor.copy_(before)
+                with tenon.inference_mode(tensor.is_inference()):
+                    tensor.copy_(before)
 
 
 @contextlib.contextmanager
