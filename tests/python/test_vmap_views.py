@@ -49,7 +49,9 @@ def test_writes_arrive(name: str, dim: int) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [n for n in VIEWS if n not in ("view as bits", "tensor_split", "hsplit", "vsplit")])
+@pytest.mark.parametrize(
+    "name", [n for n in VIEWS if n not in ("view as bits", "tensor_split", "hsplit", "vsplit")]
+)
 def test_gradients_through_written_views(name: str) -> None:
     def loss(x: tn.Tensor) -> tn.Tensor:
         y = x * 2
