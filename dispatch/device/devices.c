@@ -98,8 +98,8 @@ tn_status tn_device_parse(const char *text, tn_device *ret_device) {
     if (has_index) {
         const char *digits = text + length + 1;
         bool ok = digits[0] && strlen(digits) <= 3;
-        for (const char *p = digits; *p; p++) {
-            ok = ok && *p >= '0' && *p <= '9';
+        for (const char *p = digits; ok && *p; p++) {
+            ok = *p >= '0' && *p <= '9';
             index = index * 10 + (*p - '0');
         }
         if (!ok || (digits[0] == '0' && digits[1]))

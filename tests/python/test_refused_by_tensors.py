@@ -70,6 +70,10 @@ MAKING: dict[str, tuple[str, Call]] = {
         lambda t: t.Tensor._make_subclass(int, t.ones(1)),
     ),
     "device of nothing": ("Invalid device string: ''", lambda t: t.device("")),
+    "device with a number of 30 digits": (
+        "Invalid device string",
+        lambda t: t.device("cpu:" + "9" * 30),
+    ),
     "device with two numbers": ("Invalid device string", lambda t: t.device("cpu:0:1")),
     "device by a fraction": (
         "argument 'device' must be device, not float",
