@@ -299,6 +299,14 @@ static tn_status check_by_channel(const tn_view *x, const tn_view *p, int32_t ar
                    tni_type_text(dtype), tni_type_text(have));
 }
 
+static bool is_f32(const tn_view *v) { return v && tn_view_dtype(v) == TN_F32; }
+
+/* Numbers of 16 bits beside parameters in float32, as under autocast: computed in float32. */
+static bool is_mixed_by(const tn_view *x, const tn_view *p, const tn_view *q) {
+    int32_t dtype = tn_view_dtype(x);
+    return (dtype == TN_F16 || dtype == TN_BF16) && (is_f32(p) || is_f32(q));
+}
+
 tn_status tni_composite_group_norm(const void *args, tn_tensor **rets) {
     const tn_group_norm_args *a = args;
     const tn_view *x = a->input;
@@ -323,7 +331,9 @@ tn_status tni_composite_group_norm(const void *args, tn_tensor **rets) {
         return tn_fail(TN_E_VALUE, 0,
                        "Expected more than 1 value per channel when training, got input size %s",
                        tni_shape_text_of(x));
-    tn_tensor *flat = scope_reshape(&s, tni_t(x), TN_INTS(rows, n)), *y = NULL;
+    tn_tensor *wide = tni_t(x), *y = NULL;
+    if (is_mixed_by(x, a->weight, a->bias)) wide = scope_convert(&s, wide, TN_F32);
+    tn_tensor *flat = scope_reshape(&s, wide, TN_INTS(rows, n));
     if (s.st == TN_OK) {
         tn_status st = tn_layer_norm(flat, TN_INTS(n), NULL, NULL, a->eps, &y);
         y = scope_take(&s, st, y);
@@ -344,14 +354,6 @@ tn_status tni_composite_group_norm(const void *args, tn_tensor **rets) {
         y = scope_take(&s, st, narrow);
     }
     return scope_finish(&s, y, rets);
-}
-
-static bool is_f32(const tn_view *v) { return v && tn_view_dtype(v) == TN_F32; }
-
-/* A short input with parameters in float32, as under autocast: computed in float32, the result is short. */
-static bool is_mixed(const tn_batch_norm_args *a) {
-    int32_t x = tn_view_dtype(a->input);
-    return (x == TN_F16 || x == TN_BF16) && (is_f32(a->weight) || is_f32(a->running_mean));
 }
 
 static tn_status convert(tn_tensor *t, int32_t dtype, tn_tensor **ret) {
@@ -416,7 +418,7 @@ tn_status tni_composite_batch_norm(const void *args, tn_tensor **rets) {
     const tn_batch_norm_args *a = args;
     tn_tensor *mean = NULL, *invstd = NULL;
     const tn_view *x = a->input;
-    if (is_mixed(a)) return run_mixed(a, rets);
+    if (is_mixed_by(x, a->weight, a->running_mean)) return run_mixed(a, rets);
     if (has_gaps(a->running_mean) || has_gaps(a->running_var) || has_gaps(a->weight) ||
         has_gaps(a->bias))
         return run_packed(a, rets);

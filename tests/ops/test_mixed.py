@@ -134,3 +134,19 @@ def test_groups_of_halves_with_parameters_of_floats(dtype: tn.dtype, parts: str)
     assert y.dtype is dtype and (y.double() - want).abs().max() < near * want.abs().max()
     grads = tn.autograd.grad(y.sum(), (x, *given.values()))
     assert [g.dtype for g in grads] == [dtype] + [tn.float32] * len(given)
+
+
+@pytest.mark.parametrize("dtype", [tn.bfloat16, tn.float16])
+def test_gradients_of_parameters_of_group_norm_are_those_of_float32(dtype):
+    """What is normalised is not rounded before it is multiplied by a gradient."""
+    draw = np.random.default_rng(0)
+    x, g = (tn.from_numpy(draw.standard_normal((2, 8, 5, 5)).astype("f")).to(dtype) for _ in "xg")
+    found = []
+    for wide in (x, x.float()):
+        layer = tn.nn.GroupNorm(2, 8)
+        y = layer(wide)
+        assert y.dtype is wide.dtype
+        y.backward(g.to(y.dtype))
+        found.append((layer.weight.grad.numpy(), layer.bias.grad.numpy()))
+    for mixed, want in zip(*found, strict=True):
+        np.testing.assert_allclose(mixed, want, rtol=2e-6, atol=2e-6)

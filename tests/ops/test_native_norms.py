@@ -66,3 +66,26 @@ def test_norms_take_parameters_of_their_dtype_or_the_wide_one() -> None:
     want = (flat - flat.mean()) / np.sqrt(flat.var() + 1e-5) * [1, 2, 3] + [1, 2, 3]
     assert got.dtype == tn.float16
     np.testing.assert_allclose(got.numpy()[0].astype(float), want, atol=4e-3)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "group_norm", "instance_norm", "batch_norm"])
+def test_long_rows_lose_nothing(name: str) -> None:
+    """Statistics and gradients over millions of elements are float64's to float32's digits."""
+    f = tn.nn.functional
+    call: Callable[[tn.Tensor], tn.Tensor] = {
+        "layer_norm": lambda x: f.layer_norm(x, x.shape[1:]),
+        "group_norm": lambda x: f.group_norm(x, 1),
+        "instance_norm": f.instance_norm,
+        "batch_norm": lambda x: f.batch_norm(x, None, None, training=True),
+    }[name]
+    draw = np.random.default_rng(0)
+    a = (draw.standard_normal((1, 1, 1500, 2000)) + 3).astype(np.float32)
+    g = (draw.standard_normal(a.shape) + 1).astype(np.float32)
+    found = []
+    for dtype in (np.float32, np.float64):
+        x = tn.from_numpy(a.astype(dtype)).requires_grad_()
+        y = call(x)
+        y.backward(tn.from_numpy(g.astype(dtype)))
+        found.append((y.detach().numpy(), x.grad.numpy()))
+    for short, long in zip(*found, strict=True):
+        np.testing.assert_allclose(short, long, rtol=0, atol=3e-6)

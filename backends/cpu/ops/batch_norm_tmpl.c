@@ -11,6 +11,7 @@
 
 #include "cpu_priv.h"
 #include "pack.h"
+#include "long_sum.h"
 #include "vec.h"
 
 typedef struct job {
@@ -117,7 +118,11 @@ static void sums(const job *j, int what, int64_t c, int64_t w, const A *mean, do
         const T *p;
         ret[0] = 0.0;
         EACH_PLANE(j, c, p, from) {
-            ret[0] += (double)(what == SUM_X ? plane_sum(p, j->s) : plane_square(p, j->s, mean[0]));
+            EACH_RUN(i, end, j->s) {
+                A run = what == SUM_X ? plane_sum(p + i, end - i)
+                                      : plane_square(p + i, end - i, mean[0]);
+                ret[0] += (double)run;
+            }
         }
         return;
     }
@@ -262,7 +267,8 @@ static tn_status backward_channels(void *arg, int64_t begin, int64_t end) {
             double both[2] = {0.0, 0.0};
             const T *p;
             EACH_PLANE(j, c, p, j->x) {
-                plane_products(j->g + (p - j->x), p, j->s, j->mean_in[c], both);
+                const T *g = j->g + (p - j->x);
+                EACH_RUN(i, last, j->s) plane_products(g + i, p + i, last - i, j->mean_in[c], both);
             }
             sum_g[0] = both[0];
             dot[0] = both[1];

@@ -10,6 +10,7 @@
 #include "common/tmpl.h"
 
 #include "cpu_priv.h"
+#include "long_sum.h"
 #include "vec.h"
 
 /* ---- Rows of T as packed A --------------------------------------------------------------------*/
@@ -40,28 +41,39 @@ static void wide_stats(const A *x, int64_t n, double eps, A *ret_mean, A *ret_rs
     *ret_rstd = (A)(1.0 / sqrt(squares / (double)n + eps));
 }
 
-static void row_stats(const A *x, int64_t n, double eps, A *ret_mean, A *ret_rstd) {
-    vec s[VEC_TURN] = {0}, q[VEC_TURN] = {0};
-    int64_t i = 0;
-    for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+static A run_sum(const A *x, int64_t i, int64_t end) {
+    vec s[VEC_TURN] = {0};
+    for (; i + VEC_TURN * VL <= end; i += VEC_TURN * VL) {
         TMPL_UNROLL
         for (int k = 0; k < VEC_TURN; k++) s[k] += vec_load(x + i + k * VL);
     }
-    for (; i < n; i += VL) s[0] += vec_load_n(x + i, n - i, 0);
-    A mean = vec_sum_turns(s) / (A)n;
-    for (i = 0; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+    for (; i < end; i += VL) s[0] += vec_load_n(x + i, end - i, 0);
+    return vec_sum_turns(s);
+}
+
+static A run_squares(const A *x, int64_t i, int64_t end, A mean) {
+    vec q[VEC_TURN] = {0};
+    for (; i + VEC_TURN * VL <= end; i += VEC_TURN * VL) {
         TMPL_UNROLL
         for (int k = 0; k < VEC_TURN; k++) {
             vec d = vec_load(x + i + k * VL) - mean;
             q[k] += d * d;
         }
     }
-    for (; i < n; i += VL) {
-        vec d = vec_load_n(x + i, n - i, mean) - mean;
+    for (; i < end; i += VL) {
+        vec d = vec_load_n(x + i, end - i, mean) - mean;
         q[0] += d * d;
     }
+    return vec_sum_turns(q);
+}
+
+static void row_stats(const A *x, int64_t n, double eps, A *ret_mean, A *ret_rstd) {
+    double sum = 0, squares = 0;
+    EACH_RUN(i, end, n) sum += (double)run_sum(x, i, end);
+    A mean = (A)(sum / (double)n);
+    EACH_RUN(i, end, n) squares += (double)run_squares(x, i, end, mean);
     *ret_mean = mean;
-    *ret_rstd = (A)(1.0 / sqrt((double)vec_sum_turns(q) / (double)n + eps));
+    *ret_rstd = (A)(1.0 / sqrt(squares / (double)n + eps));
     if (!(*ret_rstd > 0)) wide_stats(x, n, eps, ret_mean, ret_rstd);
 }
 
@@ -164,12 +176,11 @@ typedef struct backward_job {
     A *gw; /* (blocks, 2, n): sums of g * xhat and of g; NULL: not wanted */
 } backward_job;
 
-/* gx = rstd * (g w - (sum(g w) + xhat * sum(g w xhat)) / n) */
-static void backward_row(const backward_job *j, int64_t r, const A *g, const A *x) {
-    int64_t n = j->n, i = 0;
-    A mean = j->mean[r], rstd = j->rstd[r];
+/* Adds the sums of g w and of g w (x - mean) over a run. */
+static void run_products(const backward_job *j, const A *g, const A *x, A mean, int64_t i,
+                         int64_t end, double *ret) {
     vec s[VEC_TURN] = {0}, t[VEC_TURN] = {0};
-    for (; i + VEC_TURN * VL <= n; i += VEC_TURN * VL) {
+    for (; i + VEC_TURN * VL <= end; i += VEC_TURN * VL) {
         TMPL_UNROLL
         for (int k = 0; k < VEC_TURN; k++) {
             vec gw = vec_load(g + i + k * VL);
@@ -178,14 +189,24 @@ static void backward_row(const backward_job *j, int64_t r, const A *g, const A *
             t[k] += gw * (vec_load(x + i + k * VL) - mean);
         }
     }
-    for (; i < n; i += VL) {
-        vec gw = vec_load_n(g + i, n - i, 0);
-        if (j->weight) gw *= vec_load_n(j->weight + i, n - i, 0);
+    for (; i < end; i += VL) {
+        vec gw = vec_load_n(g + i, end - i, 0);
+        if (j->weight) gw *= vec_load_n(j->weight + i, end - i, 0);
         s[0] += gw;
-        t[0] += gw * (vec_load_n(x + i, n - i, 0) - mean);
+        t[0] += gw * (vec_load_n(x + i, end - i, 0) - mean);
     }
-    A a = rstd, b = -rstd * rstd * rstd * vec_sum_turns(t) / (A)n;
-    A c = -rstd * vec_sum_turns(s) / (A)n;
+    ret[0] += (double)vec_sum_turns(s);
+    ret[1] += (double)vec_sum_turns(t);
+}
+
+/* gx = rstd * (g w - (sum(g w) + xhat * sum(g w xhat)) / n) */
+static void backward_row(const backward_job *j, int64_t r, const A *g, const A *x) {
+    int64_t n = j->n, i;
+    A mean = j->mean[r], rstd = j->rstd[r];
+    double sums[2] = {0, 0};
+    EACH_RUN(from, end, n) run_products(j, g, x, mean, from, end, sums);
+    A a = rstd, b = -rstd * rstd * rstd * (A)sums[1] / (A)n;
+    A c = -rstd * (A)sums[0] / (A)n;
     T *gx = j->gx + r * n;
     for (i = 0; i + VL <= n; i += VL) {
         vec gw = vec_load(g + i);
