@@ -305,3 +305,27 @@ def test_a_list_in_itself_is_no_index(way: Callable[[Any], Any]) -> None:
             x[way(endless)]
         with pytest.raises((ValueError, IndexError), match="too many"):
             x[way(endless)] = 1
+
+
+OVERLAPPING = [
+    ("1", "(1, 0)"), ("1", "(1, slice(1, 2))"), ("slice(None)", "1"), ("...", "(0, 2)"),
+    ("slice(1, None)", "(1, slice(0, 1))"), ("(slice(None), slice(1, None))", "(0, 2)"),
+    ("(1, slice(None, None, 2))", "(1, 1)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "source"), OVERLAPPING)
+def test_a_part_of_a_tensor_fills_a_larger_one(place, source):
+    """The value is what stood there before the assignment, and so is its gradient's way."""
+    place, source = eval(place), eval(source)
+    want = np.arange(6.0).reshape(2, 3)
+    x = tenon.tensor(want, requires_grad=True)
+    y = x * 1
+    y[place] = y[source]
+    want[place] = want[source].copy()
+    assert y.tolist() == want.tolist()
+    (y * tenon.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).sum().backward()
+    grad = np.zeros(6)
+    for i, weight in zip(want.ravel().astype(int), range(1, 7)):
+        grad[i] += weight
+    assert x.grad.flatten().tolist() == grad.tolist()

@@ -7,13 +7,13 @@
 
 #include <tenon/program.h>
 
-enum { SELECT, SLICE, UNSQUEEZE, INDEX, INDEX_PUT, COPY, FILL, FLIP, ALIAS, OP_COUNT };
+enum { SELECT, SLICE, UNSQUEEZE, INDEX, INDEX_PUT, COPY, FILL, FLIP, ALIAS, CLONE, OP_COUNT };
 static tnp_direct ops[OP_COUNT] = {
     [SELECT] = {.name = "select"},        [SLICE] = {.name = "slice"},
     [UNSQUEEZE] = {.name = "unsqueeze"},  [INDEX] = {.name = "index"},
     [INDEX_PUT] = {.name = "index_put_"}, [COPY] = {.name = "copy_"},
     [FILL] = {.name = "fill_"},           [FLIP] = {.name = "flip"},
-    [ALIAS] = {.name = "_alias"},
+    [ALIAS] = {.name = "_alias"},         [CLONE] = {.name = "clone"},
 };
 
 /* Offsets of the arguments that the direct calls below set. */
@@ -498,9 +498,20 @@ static tn_tensor *without_leading_ones(tn_tensor *src, int32_t ndim) {
     return src;
 }
 
+/* src, which is given up, or a copy where it is a smaller part of t's memory: x[0] = x[0, 1]. */
+static tn_tensor *apart_from(const tn_tensor *t, tn_tensor *src) {
+    if (!src || !tn_tensor_same_storage(t, src) || tn_tensor_numel(src) == tn_tensor_numel(t))
+        return src;
+    step_args a;
+    begin(&a, CLONE, src);
+    tn_tensor *copy = end(&a, CLONE, tn_tensor_numel(src));
+    tn_tensor_unref(&src);
+    return copy;
+}
+
 static bool write_tensor(tn_tensor *t, tn_tensor *src) {
     step_args a;
-    src = without_leading_ones(src, tn_tensor_ndim(t));
+    src = apart_from(t, without_leading_ones(src, tn_tensor_ndim(t)));
     if (!src) return false;
     begin(&a, COPY, t);
     *(tn_tensor **)(void *)(a.bytes + ops[COPY].in[1]) = src;
