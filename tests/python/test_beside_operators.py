@@ -77,6 +77,37 @@ def test_bags_with_their_facts() -> None:
     assert found[3].tolist() == [[1, 1, 2], [0, 0, 0], [4, 4, 4]]
 
 
+@pytest.mark.parametrize("dtype", [tn.float64, tn.float16, tn.bfloat16])
+@pytest.mark.parametrize("padding_idx", [None, 0, -1])
+@pytest.mark.parametrize("starts", [[0, 4], [0, 2, 2], [0, 0, 5]])
+def test_of_equal_rows_in_a_bag_the_first_is_the_maximum(dtype, padding_idx, starts) -> None:
+    table = [[1.0, 2.0], [1.0, 2.0], [0.0, 3.0], [0.0, 3.0], [2.0, -1.0]]
+    index = [3, 1, 2, 0, 1, 4]
+    weight = tn.tensor(table, dtype=dtype, requires_grad=True)
+    out = tn.nn.functional.embedding_bag(
+        tn.tensor(index), weight, tn.tensor(starts), mode="max", padding_idx=padding_idx
+    )
+    out.sum().backward()
+    want, grad = [], np.zeros((5, 2))
+    for first, last in zip(starts, [*starts[1:], len(index)], strict=True):
+        rows = [i for i in index[first:last] if padding_idx is None or i != padding_idx % 5]
+        want.append([max((table[i][k] for i in rows), default=0.0) for k in range(2)])
+        for k in range(2) if rows else ():
+            grad[max(rows, key=lambda i: table[i][k]), k] += 1
+    assert out.tolist() == want
+    assert weight.grad.tolist() == grad.tolist()
+
+
+def test_rows_are_cut_to_a_norm_by_indices_of_32_bits() -> None:
+    table = tn.tensor([[3.0, 4.0], [0.3, 0.4], [30.0, 40.0]])
+    index = tn.tensor([[0, 1]], dtype=tn.int32)
+    rows = tn.nn.functional.embedding(index, table, max_norm=1.0)
+    np.testing.assert_allclose(rows.numpy(), [[[0.6, 0.8], [0.3, 0.4]]], rtol=1e-6)
+    np.testing.assert_allclose(table.numpy(), [[0.6, 0.8], [0.3, 0.4], [30.0, 40.0]], rtol=1e-6)
+    mean = tn.nn.functional.embedding_bag(index, table, max_norm=1.0)
+    np.testing.assert_allclose(mean.numpy(), [[0.45, 0.6]], rtol=1e-6)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("shape", [(5, 3), (0, 3), (2, 1), (4, 0)])
 def test_bags_of_one_length(mode: str, shape: tuple[int, int]) -> None:

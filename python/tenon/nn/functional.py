@@ -16,7 +16,7 @@ from tenon import _C, Tensor
 from tenon._C import _nn, _ops
 from tenon._tape import overridable
 from tenon._tensor.names import conv_tbc as conv_tbc
-from tenon.nn import _results
+from tenon.nn import _bags, _results
 from tenon.nn._scaled import ScalingType as ScalingType
 from tenon.nn._scaled import SwizzleType as SwizzleType
 from tenon.nn._scaled import grouped_mm as grouped_mm
@@ -285,7 +285,10 @@ def dropout1d(
     tenon.Size([2, 3, 4])
     """
     if input.dim() not in (2, 3):
-        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D")
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. It drops "
+            "rows of (N, C, L) or (C, L): other inputs are for dropout, dropout2d and dropout3d."
+        )
     return _channel_dropout(input, p, training, inplace, input.dim() - 1)
 
 
@@ -436,30 +439,8 @@ def embedding(
             picked = weight.detach().index_select(0, used)
             norms = picked.norm(norm_type, 1, True)
             scaled = tenon.where(norms > max_norm, picked * (max_norm / (norms + 1e-7)), picked)
-            weight.detach().index_copy_(0, used, scaled)
+            weight.detach().index_copy_(0, used.long(), scaled)
     return tenon.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
-
-
-def _bag_lengths(
-    input: Tensor, offsets: Tensor, include_last_offset: bool
-) -> tuple[Tensor, Tensor]:
-    """Where bags begin and the last one ends, and how many indices each bag has."""
-    if offsets.dim() != 1:
-        raise ValueError("offsets has to be a 1D Tensor")
-    if len(offsets) and int(offsets[0]) != 0:
-        raise RuntimeError(
-            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
-            f"position 0. However, got {offsets[0]}"
-        )
-    if not include_last_offset:
-        offsets = tenon.cat([offsets, offsets.new_full((1,), len(input))])
-    return offsets, offsets.diff()
-
-
-def _summed_bags(input: Tensor, weight: Tensor, starts: Tensor, shares: Tensor | None) -> Tensor:
-    """Sums of rows, as the product with the sparse matrix that says how often each is taken."""
-    each = weight.new_ones(len(input)) if shares is None else shares
-    return _ops._spmm(starts, input, each, weight)
 
 
 def embedding_bag(
@@ -498,6 +479,30 @@ def embedding_bag(
             f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then "
             f"it must have the same shape as the input ({input.shape})"
         )
+    _bags.check(weight, mode, scale_grad_by_freq, sparse, per_sample_weights, padding_idx)
+    try:
+        return _of_bags(
+            input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse,
+            per_sample_weights, include_last_offset, padding_idx,
+        )  # fmt: skip
+    except IndexError:
+        _bags.name_outside(input, weight)
+        raise
+
+
+def _of_bags(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None,
+    max_norm: float | None,
+    norm_type: float,
+    scale_grad_by_freq: bool,
+    mode: str,
+    sparse: bool,
+    per_sample_weights: Tensor | None,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> Tensor:
     length = 0  # of bags that are all alike
     lengths = None  # of each bag, where they are known
     at_once = (
@@ -519,16 +524,16 @@ def embedding_bag(
             per_sample_weights = per_sample_weights.reshape(-1)
         if at_once and length:
             starts = tenon.arange(0, size * length + 1, length)
-            result = _summed_bags(input, weight, starts, per_sample_weights)
+            result = _bags.summed(input, weight, starts, per_sample_weights)
             result = result / length if mode == "mean" else result
             return _results.known_as(result, "EmbeddingBagBackward0")
     elif input.dim() == 1:
         if offsets is None:
             raise ValueError("offsets has to be a 1D Tensor but got None")
-        starts, lengths = _bag_lengths(input, offsets, include_last_offset)
+        starts, lengths = _bags.lengths(input, offsets, include_last_offset)
         size = len(lengths)
         if at_once and size and offsets.dtype == tenon.int64:
-            result = _summed_bags(input, weight, starts, per_sample_weights)
+            result = _bags.summed(input, weight, starts, per_sample_weights)
             if mode == "mean":
                 result = result / lengths.clamp(min=1).unsqueeze(1)
             return _results.known_as(result, "EmbeddingBagBackward0")
@@ -556,12 +561,10 @@ def embedding_bag(
         of_bags = {"sum": each.sum, "mean": each.mean, "max": lambda dim: each.max(dim)[0]}
         result = of_bags[mode](1)
         return _results.known_as(result.to(weight.dtype), "EmbeddingBagBackward0")
-    result = rows.new_zeros(size, weight.size(1))
     if mode == "max":
-        place = bags.unsqueeze(1).expand_as(rows)
-        result = result.scatter_reduce(0, place, rows, "amax", include_self=False)
+        result = _bags.largest(rows, bags, size)
     else:
-        result = result.index_add(0, bags, rows)
+        result = rows.new_zeros(size, weight.size(1)).index_add(0, bags, rows)
     if mode == "mean":
         if lengths is None:
             lengths = rows.new_zeros(size).index_add_(0, bags, rows.new_ones(len(bags)))
