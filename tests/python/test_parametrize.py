@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -97,3 +98,109 @@ def test_functional_call():
     with pytest.raises(RuntimeError, match="Missing key"):
         functional_call(net, {"0.weight": w}, x, strict=True)
     assert isinstance(net[0].weight, nn.Parameter)
+
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+    def right_inverse(self, x):
+        return x / 2
+
+
+class Shifted(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+    def right_inverse(self, x):
+        raise NotImplementedError
+
+
+def test_a_further_function_leaves_the_original_as_it_is():
+    layer = nn.Linear(2, 2).eval()
+    nn.init.constant_(layer.weight, 6.0)
+    parametrize.register_parametrization(layer, "weight", Doubled())
+    functions = layer.parametrizations.weight
+    assert functions.original.flatten().tolist() == [3.0] * 4
+    parametrize.register_parametrization(layer, "weight", Doubled())
+    assert functions.original.flatten().tolist() == [3.0] * 4
+    assert layer.weight.flatten().tolist() == [12.0] * 4
+    layer.weight = tenon.full((2, 2), 4.0)
+    assert functions.original.flatten().tolist() == [1.0] * 4
+    assert not any(f.training for f in functions)
+
+
+def test_a_function_that_cannot_go_back_takes_the_tensor_as_it_is():
+    layer = nn.Linear(2, 2)
+    nn.init.constant_(layer.weight, 6.0)
+    parametrize.register_parametrization(layer, "weight", Shifted())
+    assert layer.weight.flatten().tolist() == [7.0] * 4
+    with pytest.raises(NotImplementedError):
+        layer.weight = tenon.ones(2, 2)
+    parametrize.register_parametrization(layer, "bias", Symmetric(), unsafe=True)
+    with pytest.raises(RuntimeError, match="Symmetric does not implement right_inverse"):
+        layer.bias = tenon.ones(2)
+
+
+def _function(forward, back):
+    module = nn.Module()
+    module.forward = forward
+    module.right_inverse = back
+    return module
+
+
+WRONG = {
+    "must return a Tensor or a Sequence of tensors.*Got NoneType": (None, lambda w: None),
+    "Got element 0 of the sequence with type NoneType": (lambda x, y: y, lambda w: (None, w)),
+    "outputs one tensor, it may not change the dtype": (lambda x: x.float(), lambda w: w.bool()),
+    "A parametrization must return a tensor. Got int": (lambda x: 2, lambda w: w),
+    "may not change the dtype of the tensor": (lambda x: x.bool(), lambda w: w),
+    "may not change the shape of the tensor": (lambda x, y: x[:1], lambda w: (w, w)),
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_does_not_fit_leaves_the_module_alone(words):
+    layer = nn.Linear(3, 2)
+    weight, before = layer.weight, layer.weight.detach().clone()
+    with pytest.raises(ValueError, match=words):
+        parametrize.register_parametrization(layer, "weight", _function(*WRONG[words]))
+    assert not parametrize.is_parametrized(layer) and layer.weight is weight
+    assert tenon.equal(weight, before)
+
+
+WRONG_LATER = {
+    "A parametrization must return a tensor. Got tuple": (lambda x: (x, x), lambda w: w),
+    "right_inverse must return a tensor. Got: tuple": (lambda x: x, lambda w: (w, w)),
+    "must have the same dtype": (lambda x: x, lambda w: w.bool()),
+    "must have the same shape": (lambda x: x, lambda w: w[:1]),
+}
+
+
+@pytest.mark.parametrize("words", WRONG_LATER)
+def test_what_does_not_fit_behind_others_is_not_added(words):
+    layer = parametrize.register_parametrization(nn.Linear(3, 2), "weight", Doubled())
+    with pytest.raises(ValueError, match=words):
+        parametrize.register_parametrization(layer, "weight", _function(*WRONG_LATER[words]))
+    assert len(layer.parametrizations.weight) == 1
+
+
+def test_parametrized_modules_are_copied_but_not_pickled():
+    layer = parametrize.register_parametrization(nn.Linear(2, 2), "weight", Doubled())
+    with pytest.raises(RuntimeError, match="only supported through state_dict"):
+        pickle.dumps(layer)
+    twin = copy.deepcopy(nn.Sequential(layer, layer))
+    assert twin[0] is twin[1] and tenon.equal(twin[0].weight, layer.weight)
+    assert twin[0].parametrizations.weight.original is not layer.parametrizations.weight.original
+
+
+def test_files_of_the_older_weight_norm_are_read():
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    g, v = tenon.tensor([[2.0], [3.0]]), tenon.eye(2, 3)
+    old = {"0.bias": tenon.zeros(2), "0.weight_g": g, "0.weight_v": v}
+    net = nn.Sequential(layer)
+    net.load_state_dict(old)
+    assert layer.weight.tolist() == [[2, 0, 0], [0, 3, 0]]
+    twin = copy.deepcopy(net)
+    twin.load_state_dict(net.state_dict())
+    assert twin[0].weight.tolist() == [[2, 0, 0], [0, 3, 0]]

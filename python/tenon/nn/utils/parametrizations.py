@@ -33,7 +33,17 @@ class _WeightNorm(Module):
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     """Trains the length (original0) and the direction (original1) of a weight by themselves."""
-    return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+
+    def rename(state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Files of the older weight_norm call the two by the names that it gave them."""
+        old = [f"{prefix}{name}_g", f"{prefix}{name}_v"]
+        if all(key in state_dict for key in old):
+            for i, key in enumerate(old):
+                state_dict[f"{prefix}parametrizations.{name}.original{i}"] = state_dict.pop(key)
+
+    module._register_load_state_dict_pre_hook(rename)
+    return module
 
 
 class _SpectralNorm(Module):

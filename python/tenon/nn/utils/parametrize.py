@@ -6,8 +6,9 @@ those names are properties; what they are computed from is in `module.parametriz
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,16 +43,54 @@ def _keep(owner: Module, name: str, value: Tensor, trained: bool) -> None:
         owner.register_buffer(name, value)
 
 
+def _check_alike(made: Any, original: Tensor) -> None:
+    """A function that is not `unsafe` gives tensors of its argument's dtype and shape."""
+    if not isinstance(made, Tensor):
+        raise ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
+    for fact in ("dtype", "shape"):
+        was, now = getattr(original, fact), getattr(made, fact)
+        if was != now:
+            raise ValueError(
+                f"Registering a parametrization may not change the {fact} of the tensor, unless "
+                f"the `unsafe` flag is enabled.\nunparametrized {fact}: {was}\n"
+                f"parametrized {fact}: {now}"
+            )
+
+
+def _check_inverse(parametrization: Any, made: Tensor, value: Tensor) -> None:
+    """The inverse of a function that follows others gives such tensors, too."""
+    try:
+        back = parametrization.right_inverse(made)
+    except NotImplementedError:
+        return
+    if not isinstance(back, Tensor):
+        kind = type(back).__name__
+        raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {kind}")
+    for fact in ("dtype", "shape"):
+        was, now = getattr(value, fact), getattr(back, fact)
+        if was != now:
+            raise ValueError(
+                "The tensor returned by parametrization.right_inverse must have the same "
+                f"{fact} as the module's, unless the `unsafe` flag is enabled.\n"
+                f"{fact} of the module's tensor: {was}\nreturned {fact}: {now}"
+            )
+
+
 class ParametrizationList(ModuleList):
     """The functions of one tensor, in order, and the tensors that the first of them takes."""
 
     def __init__(self, modules: Any, original: Tensor, unsafe: bool = False) -> None:
+        if not len(modules):
+            raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
         self.unsafe = unsafe
         trained = isinstance(original, Parameter)
-        parts = self._parts(original)
+        parts = self._first_parts(original)
         self.is_tensor = isinstance(parts, Tensor)
         self.ntensors = 1 if self.is_tensor else len(parts)
+        if not unsafe:
+            with tenon.no_grad():
+                _check_alike(self._of([parts] if self.is_tensor else parts), original)
         if self.is_tensor:
             if parts is not original:
                 original.data = parts
@@ -60,12 +99,57 @@ class ParametrizationList(ModuleList):
             for i, part in enumerate(parts):
                 _keep(self, f"original{i}", part.detach().clone(), trained)
 
-    def _parts(self, value: Tensor) -> Any:
+    def _first_parts(self, original: Tensor) -> Any:
+        """What the functions make the original of. One that cannot tell takes it as it is."""
+        parts: Any = original
         with tenon.no_grad():
             for module in reversed(list(self)):
                 if hasattr(module, "right_inverse"):
-                    value = module.right_inverse(value)
-        return value
+                    try:
+                        parts = module.right_inverse(parts)
+                    except NotImplementedError:
+                        continue
+        if isinstance(parts, Tensor):
+            for fact in ("dtype", "device"):
+                was, now = getattr(original, fact), getattr(parts, fact)
+                if was != now:
+                    raise ValueError(
+                        f"When `right_inverse` outputs one tensor, it may not change the {fact}.\n"
+                        f"original.{fact}: {was}\nright_inverse(original).{fact}: {now}"
+                    )
+            return parts
+        wanted = "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+        if not isinstance(parts, Sequence):
+            raise ValueError(f"{wanted}Got {type(parts).__name__}")
+        for i, part in enumerate(parts):
+            if not isinstance(part, Tensor):
+                kind = type(part).__name__
+                raise ValueError(f"{wanted}Got element {i} of the sequence with type {kind}.")
+        return parts
+
+    def _parts(self, value: Tensor) -> list[Tensor]:
+        """The originals that give this value."""
+        parts: Any = value
+        with tenon.no_grad():
+            for module in reversed(list(self)):
+                if not hasattr(module, "right_inverse"):
+                    kind = type(module).__name__
+                    raise RuntimeError(f"parametrization {kind} does not implement right_inverse.")
+                parts = module.right_inverse(parts)
+        if self.is_tensor:
+            if not isinstance(parts, Tensor):
+                kind = type(parts).__name__
+                raise ValueError(f"`right_inverse` should return a tensor. Got {kind}")
+            return [parts]
+        if not isinstance(parts, Sequence) or not all(isinstance(p, Tensor) for p in parts):
+            kind = type(parts).__name__
+            raise ValueError(f"'right_inverse' must return a sequence of tensors. Got {kind}.")
+        if len(parts) != self.ntensors:
+            raise ValueError(
+                "'right_inverse' must return a sequence of tensors of length "
+                f"{self.ntensors}. Got a sequence of length {len(parts)}."
+            )
+        return list(parts)
 
     def originals(self) -> list[Tensor]:
         """What the tensor is computed from."""
@@ -75,17 +159,29 @@ class ParametrizationList(ModuleList):
 
     def right_inverse(self, value: Tensor) -> None:
         """Sets the originals so that they give this value."""
-        parts = self._parts(value)
+        pairs = list(zip(self.originals(), self._parts(value), strict=True))
+        for old, new in pairs:
+            if new.dtype != old.dtype:
+                raise ValueError(
+                    f"The tensor returned by `right_inverse` has dtype {new.dtype} "
+                    f"while `original` has dtype {old.dtype}"
+                )
         with tenon.no_grad():
-            for old, new in zip(self.originals(), [parts] if self.is_tensor else parts):
-                old.copy_(new)
+            for old, new in pairs:
+                if new.shape == old.shape:
+                    old.copy_(new)
+                else:
+                    old.data = new.detach().clone()
 
-    def forward(self) -> Tensor:
+    def _of(self, originals: Sequence[Tensor]) -> Any:
         first, *rest = list(self)
-        x = first(*self.originals())
+        x = first(*originals)
         for module in rest:
             x = module(x)
         return x
+
+    def forward(self) -> Tensor:
+        return self._of(self.originals())
 
 
 def _property(name: str) -> property:
@@ -103,10 +199,28 @@ def _property(name: str) -> property:
     return property(get, put)
 
 
+def _no_state(module: Any) -> Any:
+    raise RuntimeError(
+        "Serialization of parametrized modules is only supported through state_dict(). Save the "
+        "state_dict, and load it into a module that is parametrized in the same way."
+    )
+
+
+def _copied(module: Any, memo: dict[int, Any]) -> Any:
+    twin = type(module).__new__(type(module))
+    memo[id(module)] = twin
+    twin.__dict__ = copy.deepcopy(module.__dict__, memo)
+    return twin
+
+
 @functools.cache
 def _class_for(base: type, names: tuple[str, ...]) -> type:
     """A subclass in which the names are properties."""
-    return type("Parametrized" + base.__name__, (base,), {n: _property(n) for n in names})
+    members: dict[str, Any] = {n: _property(n) for n in names}
+    members["__getstate__"] = _no_state
+    if not hasattr(base, "__deepcopy__"):
+        members["__deepcopy__"] = _copied
+    return type("Parametrized" + base.__name__, (base,), members)
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
@@ -121,12 +235,18 @@ def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
     """From now on the tensor is what the parametrisation makes of it."""
+    parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         functions = module.parametrizations[tensor_name]
-        if functions.is_tensor and hasattr(parametrization, "right_inverse"):
+        if not unsafe:
             with tenon.no_grad():
-                functions.original.data = parametrization.right_inverse(functions.original)
+                value = getattr(module, tensor_name)
+                made = parametrization(value)
+                _check_alike(made, value)
+                if hasattr(parametrization, "right_inverse"):
+                    _check_inverse(parametrization, made, value)
         functions.append(parametrization)
+        functions.unsafe |= unsafe
         return module
     if tensor_name not in module._parameters and tensor_name not in module._buffers:
         raise ValueError(
@@ -135,13 +255,6 @@ def register_parametrization(
         )
     original = getattr(module, tensor_name)
     functions = ParametrizationList([parametrization], original, unsafe)
-    made = functions()
-    if not unsafe and (made.shape != original.shape or made.dtype != original.dtype):
-        raise ValueError(
-            "Registering a parametrization may not change the shape or the dtype of the tensor, "
-            f"unless the `unsafe` flag is enabled. From: {original.shape}, {original.dtype} "
-            f"to: {made.shape}, {made.dtype}"
-        )
     base = type(module)
     if is_parametrized(module):
         base = base.__bases__[0]
