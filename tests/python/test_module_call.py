@@ -3,9 +3,12 @@ may be changed about a module is honoured all the same."""
 
 from __future__ import annotations
 
+import collections
 import copy
+import gc
 import pickle
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -230,3 +233,73 @@ def test_results_keep_no_reference_and_lose_none() -> None:
     for _ in range(50):
         module(X)
     assert [sys.getrefcount(o) for o in watched] == before
+
+
+def test_named_results_keep_their_class_behind_backward_hooks() -> None:
+    kind = collections.namedtuple("kind", ["first", "second"])
+
+    class Two(nn.Module):
+        def forward(self, x: tn.Tensor) -> Any:
+            return kind(x * 2, x * 3)
+
+    module, seen = Two(), []
+    module.register_full_backward_hook(lambda m, gi, go: seen.append((gi, go)))
+    x = tn.ones(1, requires_grad=True)
+    y = module(x)
+    assert type(y) is kind
+    (y.first + y.second).backward()
+    assert x.grad.item() == 5 and len(seen) == 1 and len(seen[0][1]) == 2
+
+
+def test_hooks_of_loading_do_not_keep_their_module() -> None:
+    module, calls = nn.Linear(2, 2), []
+    module.register_load_state_dict_pre_hook(lambda m, *rest: calls.append(m))
+    twin = copy.deepcopy(module)
+    twin.load_state_dict(module.state_dict())
+    assert calls == [twin]
+    watched, calls = weakref.ref(module), []
+    gc.disable()
+    try:
+        del module
+        assert watched() is None
+        before = gc.collect()
+        twin.load_state_dict(twin.state_dict())
+        assert gc.collect() == 0, before
+    finally:
+        gc.enable()
+
+
+def test_lazy_layers_take_their_input_by_name() -> None:
+    for layer in (nn.LazyLinear(2), nn.LazyBatchNorm1d()):
+        assert layer(input=tn.ones(3, 4)).shape[0] == 3
+
+
+def test_a_buffer_goes_to_a_registration_of_ones_own() -> None:
+    class Own(nn.Module):
+        def register_buffer(self, name: str, tensor: Any) -> None:
+            super().register_buffer(name, tensor + 1)
+
+    module = Own()
+    module.scale = nn.Buffer(tn.ones(1))
+    assert module.scale.item() == 2
+    with pytest.raises(TypeError, match="persistent"):
+        module.other = nn.Buffer(tn.ones(1), persistent=False)
+
+
+def test_parameters_become_complex_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="Complex modules are a new feature"):
+        assert nn.Linear(2, 2).to(tn.complex64).weight.dtype is tn.complex64
+
+
+@pytest.mark.parametrize("sizes", [(0, 2, 3), (3, 0, 3), (3, 2, 0), (0, 0, 0)])
+def test_attention_over_nothing(sizes: tuple[int, int, int]) -> None:
+    length, batch, memory = sizes
+    layer = nn.MultiheadAttention(4, 2)
+    query, keys = tn.ones(length, batch, 4), tn.ones(memory, batch, 4)
+    for need in (True, False):
+        result, weights = layer(query, keys, keys, need_weights=need)
+        assert result.shape == (length, batch, 4)
+        assert not need or weights.shape == (batch, length, memory)
+    if memory:
+        decoder = nn.TransformerDecoderLayer(4, 2, 8)
+        assert decoder(query, keys).shape == (length, batch, 4)

@@ -22,6 +22,16 @@ R, V, X, T, K = RuntimeError, ValueError, IndexError, TypeError, KeyError
 A, N, M = AssertionError, NotImplementedError, AttributeError
 
 
+def attention(**given: Any) -> Any:
+    """Two heads of width 2 over a batch of two, with a key and a value that are biases."""
+    bias = tn.ones(1, 1, 4)
+    x, given = tn.ones(3, 2, 4), {"bias_k": bias, "bias_v": bias, **given}
+    return F.multi_head_attention_forward(
+        x, x, x, 4, 2, tn.ones(12, 4), None, given.pop("bias_k"), given.pop("bias_v"), False, 0.0,
+        tn.eye(4), None, **given,
+    )  # fmt: skip
+
+
 def sgd(**given: Any) -> optim.Optimizer:
     return optim.SGD([nn.Parameter(tn.ones(2))], lr=0.1, **given)
 
@@ -174,6 +184,38 @@ CALLS: list[Refusal] = [
     (V, "if input is 2D, then offsets has to be None", lambda: F.embedding_bag(i % 3, f, at[1:2])),
     (V, "offsets has to be a 1D Tensor", lambda: F.embedding_bag(at, f, i)),
     (R, "offsets[0] has to be 0", lambda: F.embedding_bag(at, f, tn.tensor([1, 2]))),
+    (R, "offsets[-1] can not be greater than input's length 2 but got offsets[-1] of 5",
+     lambda: F.embedding_bag(at[:2], f, tn.tensor([0, 5]))),
+    (R, "number of offset should be at least 1",
+     lambda: F.embedding_bag(at, f, at[:0], include_last_offset=True)),
+    *((R, f"Expected idx >= 0 && idx < num_embeddings but found idx to be {n}",
+       lambda n=n, mode=mode, pad=pad: F.embedding_bag(
+           tn.tensor([[0, n]]), f, mode=mode, padding_idx=pad))
+      for n in (-1, 7) for mode in ("sum", "mean", "max") for pad in (None, 1)),
+    *((R, f"padding_idx must be within the number of embeddings, -3 through 2, but got {n}",
+       lambda n=n: F.embedding_bag(at[None], f, padding_idx=n)) for n in (3, -4)),
+    (R, "expected per_sample_weights to have the same type as weight",
+     lambda: F.embedding_bag(at[None], f, mode="sum",
+                             per_sample_weights=tn.ones(1, len(at), dtype=tn.float64))),
+    (V, "max mode does not support sparse weights",
+     lambda: F.embedding_bag(at[None], f, mode="max", sparse=True)),
+    (V, "max mode does not support scaling the gradient by the frequency",
+     lambda: F.embedding_bag(at[None], f, mode="max", scale_grad_by_freq=True)),
+    (R, "Cannot pack empty tensors", lambda: rnn.pack_padded_sequence(tn.ones(0, 0), [])),
+    (R, "Expected 2D or 3D input, but received a 4D input", lambda: F.dropout1d(cube[None])),
+    (R, "input_lengths must be integral", lambda: F.ctc_loss(
+        tn.zeros(4, 1, 2), tn.tensor([[1]]), tn.tensor([4.0]), tn.tensor([1]))),
+    (R, "target_lengths must be integral", lambda: F.ctc_loss(
+        tn.zeros(4, 1, 2), tn.tensor([[1]]), tn.tensor([4]), tn.tensor([1.0]))),
+    (A, "bias cannot be added to static key", lambda: attention(static_k=tn.ones(4, 3, 2))),
+    (A, "bias cannot be added to static value", lambda: attention(static_v=tn.ones(4, 3, 2))),
+    (A, "bias_k is set but bias_v is None", lambda: attention(bias_v=None)),
+    (A, "expecting static_k.size(0) of 4, but got 3",
+     lambda: attention(bias_k=None, bias_v=None, static_k=tn.ones(3, 3, 2))),
+    (A, "expecting static_v.size(2) of 2, but got 1",
+     lambda: attention(bias_k=None, bias_v=None, static_v=tn.ones(4, 3, 1))),
+    (R, "Can't share memory on an uninitialized parameter",
+     lambda: nn.LazyLinear(2).share_memory()),
     (V, "mode has to be one of sum, mean or max",
      lambda: F.embedding_bag(at, f, at[1:2], mode="min")),
     (A, "Padding_idx must be within num_embeddings", lambda: F.embedding(at, f, padding_idx=3)),

@@ -170,7 +170,9 @@ class BackwardHook:
         if places is None:
             return result
         self.output_places = places
-        return changed[0] if bare else changed
+        if bare:
+            return changed[0]
+        return type(result)(*changed) if hasattr(result, "_fields") else changed
 
     def _receive_outputs(self, grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
         outputs = self._spread(self.output_places, grads, self.n_outputs)

@@ -233,6 +233,19 @@ def multi_head_attention_forward(
         else in_proj_weight
     )
     q, k, v = _project(query, key, value, weights, in_proj_bias)
+    if (bias_k is None) != (bias_v is None):
+        given, absent = ("bias_v", "bias_k") if bias_k is None else ("bias_k", "bias_v")
+        raise AssertionError(f"{given} is set but {absent} is None")
+    for name, fixed in (("key", static_k), ("value", static_v)):
+        if fixed is None:
+            continue
+        if bias_k is not None:
+            raise AssertionError(f"bias cannot be added to static {name}.")
+        for dim, size in ((0, batch * num_heads), (2, head)):
+            if fixed.size(dim) != size:
+                raise AssertionError(
+                    f"expecting static_{name[0]}.size({dim}) of {size}, but got {fixed.size(dim)}"
+                )
     if bias_k is not None and bias_v is not None:
         k = tenon.cat([k, bias_k.repeat(1, batch, 1)])
         v = tenon.cat([v, bias_v.repeat(1, batch, 1)])

@@ -300,6 +300,9 @@ def ctc_loss(
     >>> F.ctc_loss(tn.zeros(4, 1, 2).log_softmax(2), tn.tensor([[1]]), (4,), (1,))
     tensor(0.4700)
     """
+    for name, given in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+        if isinstance(given, Tensor) and (given.is_floating_point() or given.is_complex()):
+            raise RuntimeError(f"ctc_loss: {name} must be integral, but got {given.dtype}")
     place = log_probs.device
     times = tenon.as_tensor(input_lengths, dtype=tenon.int64, device=place)
     lengths = tenon.as_tensor(target_lengths, dtype=tenon.int64, device=place)

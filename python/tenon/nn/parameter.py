@@ -141,6 +141,12 @@ class UninitializedTensorMixin:
         self.data = tenon.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
         self.__class__ = self.cls_to_become
 
+    def share_memory_(self) -> Any:
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to "
+            "initialize the parameters before calling `module.share_memory()`."
+        )
+
     def __repr__(self, **kwargs: Any) -> str:
         return f"<{type(self).__name__}>"
 

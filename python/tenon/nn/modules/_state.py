@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,14 +29,25 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
 
 
 class _ModuleHook:
-    """A load pre-hook that is also given its module."""
+    """A load pre-hook that is also given its module, which keeps it and which it does not keep."""
 
     def __init__(self, hook: Callable[..., Any], module: Any | None = None) -> None:
         self.hook = hook
-        self.module = module
+        self._module = None if module is None else weakref.ref(module)
+
+    @property
+    def module(self) -> Any:
+        """The module, None where the hook is not given it."""
+        return None if self._module is None else self._module()
 
     def __call__(self, *args: Any) -> Any:
-        return self.hook(*args) if self.module is None else self.hook(self.module, *args)
+        return self.hook(*args) if self._module is None else self.hook(self._module(), *args)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.hook, self.module
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _ModuleHook.__init__(self, *state)
 
 
 class StateMixin:
@@ -252,28 +264,8 @@ class StateMixin:
         if metadata is not None:
             own_dict._metadata = metadata
 
-        def load(module: Any, entries: Any, prefix: str) -> None:
-            local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
-            if assign:
-                local_metadata["assign_to_params_buffers"] = assign
-            module._load_from_state_dict(
-                entries, prefix, local_metadata, True, missing_keys, unexpected_keys, error_msgs
-            )
-            for name, child in module._modules.items():
-                if child is not None:
-                    below = prefix + name + "."
-                    chosen = {k: v for k, v in entries.items() if k.startswith(below)}
-                    load(child, chosen, below)
-            incompatible = _IncompatibleKeys(missing_keys, unexpected_keys)
-            for hook in module._load_state_dict_post_hooks.values():
-                if hook(module, incompatible) is not None:
-                    raise AssertionError(
-                        "Hooks registered with ``register_load_state_dict_post_hook`` are not "
-                        "expected to return new values, if incompatible_keys need to be "
-                        "modified, it should be done inplace."
-                    )
-
-        load(self, own_dict, "")
+        problems = (missing_keys, unexpected_keys, error_msgs)
+        _load_below(self, own_dict, "", metadata, assign, problems)
         if strict:
             for problem, keys in (("Unexpected", unexpected_keys), ("Missing", missing_keys)):
                 if keys:
@@ -286,6 +278,34 @@ class StateMixin:
                 )
             )
         return _IncompatibleKeys(missing_keys, unexpected_keys)
+
+
+def _load_below(
+    module: Any,
+    entries: Any,
+    prefix: str,
+    metadata: Any,
+    assign: bool,
+    problems: tuple[list[str], list[str], list[str]],
+) -> None:
+    """Loads a module and those in it; missing and unexpected keys and errors are added."""
+    local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
+    if assign:
+        local_metadata["assign_to_params_buffers"] = assign
+    module._load_from_state_dict(entries, prefix, local_metadata, True, *problems)
+    for name, child in module._modules.items():
+        if child is not None:
+            below = prefix + name + "."
+            chosen = {k: v for k, v in entries.items() if k.startswith(below)}
+            _load_below(child, chosen, below, metadata, assign, problems)
+    incompatible = _IncompatibleKeys(problems[0], problems[1])
+    for hook in module._load_state_dict_post_hooks.values():
+        if hook(module, incompatible) is not None:
+            raise AssertionError(
+                "Hooks registered with ``register_load_state_dict_post_hook`` are not "
+                "expected to return new values, if incompatible_keys need to be "
+                "modified, it should be done inplace."
+            )
 
 
 def _tensor_name() -> str:

@@ -37,7 +37,7 @@ class LazyModuleMixin:
     cls_to_become: type | None = None
 
     def _be_lazy(self) -> None:
-        self._infer_hook = self.register_forward_pre_hook(self._infer_parameters)
+        self._infer_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Gives the parameters their shapes, from the arguments of the first call."""
@@ -53,8 +53,10 @@ class LazyModuleMixin:
         """Whether some parameter or buffer has no shape yet."""
         return any(map(is_lazy, (*self._parameters.values(), *self._buffers.values())))
 
-    def _infer_parameters(self, module: Any, args: tuple[Any, ...]) -> None:
-        self.initialize_parameters(*args)
+    def _infer_parameters(
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> None:
+        self.initialize_parameters(*args, **(kwargs or {}))
         if self.has_uninitialized_params():
             raise RuntimeError(f"module {type(self).__name__} has not been fully initialized")
         self._become()

@@ -306,10 +306,9 @@ class Module(StateMixin, CallMixin, SlotsMixin):
             )
         if name not in self._buffers:
             self._forget(name)
-            self.register_buffer(name, value, value.persistent)
-            return
         if marked:
-            self.register_buffer(name, value, value.persistent)
+            # A class may have a register_buffer of its own that knows nothing of `persistent`.
+            self.register_buffer(name, value, **({} if value.persistent else {"persistent": False}))
             return
         self._buffers[name] = registered_buffer(self, name, value)
 
@@ -450,6 +449,12 @@ class Module(StateMixin, CallMixin, SlotsMixin):
             raise TypeError(
                 "nn.Module.to only accepts floating point or complex "
                 f"dtypes, but got desired dtype={dtype}"
+            )
+        if dtype is not None and dtype.is_complex:
+            warnings.warn(
+                "Complex modules are a new feature: some modules might not work as expected when "
+                "using complex tensors as parameters or buffers.",
+                stacklevel=2,
             )
 
         def convert(t: Tensor) -> Tensor:

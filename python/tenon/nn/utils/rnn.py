@@ -176,6 +176,8 @@ def pack_padded_sequence(
             "You can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence "
             "to sidestep this requirement if you do not need ONNX exportability."
         )
+    if not sizes:
+        raise RuntimeError("Cannot pack empty tensors.")
     if sizes[-1] <= 0:
         raise RuntimeError(
             "Length of all samples has to be greater than 0, but found an element in 'lengths' "
