@@ -243,3 +243,8 @@ def test_masks_of_attention_are_merged() -> None:
         ]  # fmt: skip
 
     stored.same(look(tn), stored.of_torch(look))
+
+
+def test_an_empty_batch_is_not_packed() -> None:
+    with pytest.raises(RuntimeError, match="Cannot pack empty tensors"):
+        tn.nn.utils.rnn.pack_padded_sequence(tn.ones(3, 0, 1), tn.ones(0, dtype=tn.int64))

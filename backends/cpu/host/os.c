@@ -168,7 +168,10 @@ static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 static bool exit_ready;
 static void (*exit_fn)(void *);
 
-static void make_exit_key(void) { exit_ready = pthread_key_create(&exit_key, exit_fn) == 0; }
+static void make_exit_key(void) {
+    void (*fn)(void *) = __atomic_load_n(&exit_fn, __ATOMIC_RELAXED);
+    exit_ready = pthread_key_create(&exit_key, fn) == 0;
+}
 
 tn_status cpu_os_at_thread_exit(void (*fn)(void *), void *arg) {
     __atomic_store_n(&exit_fn, fn, __ATOMIC_RELAXED);

@@ -165,6 +165,8 @@ def pack_padded_sequence(
         input = input.index_select(0 if batch_first else 1, order)
     sizes = lengths.tolist()
     rows = input.transpose(0, 1) if batch_first else input
+    if not input.numel():
+        raise RuntimeError("Cannot pack empty tensors.")
     if len(sizes) != rows.size(1):
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(sizes)} "
