@@ -12,6 +12,7 @@ typedef struct ctx_object {
     PyObject *dict;
     PyObject *cls;     /* the Function */
     PyObject *to_save; /* tuple, until the node is finished */
+    PyObject *forward; /* what jvp reads: tuple or NULL, until it has run */
     PyObject *dirty;   /* tuple or NULL */
     PyObject *no_grad; /* tuple or NULL */
     PyObject *needs;   /* tuple of bools, by argument */
@@ -41,6 +42,7 @@ static int ctx_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(c->dict);
     Py_VISIT(c->cls);
     Py_VISIT(c->to_save);
+    Py_VISIT(c->forward);
     Py_VISIT(c->dirty);
     Py_VISIT(c->no_grad);
     Py_VISIT(c->needs);
@@ -50,6 +52,7 @@ static int ctx_clear(PyObject *self) {
     ctx_object *c = (ctx_object *)self;
     Py_CLEAR(c->dict);
     Py_CLEAR(c->to_save);
+    Py_CLEAR(c->forward);
     Py_CLEAR(c->dirty);
     Py_CLEAR(c->no_grad);
     return 0;
@@ -76,14 +79,16 @@ static PyObject *save_for_backward(PyObject *self, PyObject *args) {
     Py_XDECREF(old);
     Py_RETURN_NONE;
 }
-/* Forward derivatives come from backward, which reads what it saved itself. */
 static PyObject *save_for_forward(PyObject *self, PyObject *args) {
-    (void)self;
+    ctx_object *c = (ctx_object *)self;
     for (Py_ssize_t i = 0; i < PyTuple_Size(args); i++) {
         PyObject *t = PyTuple_GetItem(args, i);
         if (t != Py_None && !tnp_is_tensor(t))
             return tnp_type_error("save_for_forward can only save variables, not %U", t);
     }
+    Py_INCREF(args);
+    Py_XDECREF(c->forward);
+    c->forward = args;
     Py_RETURN_NONE;
 }
 static PyObject *mark(PyObject **slot, PyObject *args) {
@@ -107,6 +112,10 @@ static PyObject *set_materialize(PyObject *self, PyObject *value) {
     ((ctx_object *)self)->materialize = on > 0;
     Py_RETURN_NONE;
 }
+static PyObject *get_materialize(PyObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(((ctx_object *)self)->materialize);
+}
 static PyObject *get_needs(PyObject *self, void *unused) {
     ctx_object *c = (ctx_object *)self;
     (void)unused;
@@ -125,6 +134,10 @@ static PyObject *get_saved(PyObject *self, void *unused) {
                         "through the graph a second "
                         "time or if you need to access saved tensors after calling backward.");
         return NULL;
+    }
+    if (c->forward) {
+        Py_INCREF(c->forward);
+        return c->forward;
     }
     if (!c->saved) {
         PyObject *r = c->to_save ? c->to_save : PyTuple_New(0);
@@ -163,7 +176,7 @@ static PyMemberDef ctx_members[] = {
 static PyMethodDef ctx_methods[] = {
     {"save_for_backward", save_for_backward, METH_VARARGS, "Keeps tensors for backward."},
     {"save_for_forward", save_for_forward, METH_VARARGS,
-     "Takes what jvp would read: forward derivatives come from backward here."},
+     "Keeps tensors for jvp, to which they are saved_tensors."},
     {"mark_dirty", mark_dirty, METH_VARARGS, "Says which arguments were changed in place."},
     {"mark_non_differentiable", mark_non_differentiable, METH_VARARGS,
      "Says which outputs have no gradient."},
@@ -174,6 +187,7 @@ static PyMethodDef ctx_methods[] = {
 static PyGetSetDef ctx_getset[] = {
     {"needs_input_grad", get_needs, NULL, "Which arguments want a gradient.", NULL},
     {"saved_tensors", get_saved, NULL, "What save_for_backward kept.", NULL},
+    {"materialize_grads", get_materialize, NULL, "Whether zeros stand in for None.", NULL},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -544,12 +558,19 @@ static bool returns_dirty(const ctx_object *c, PyObject *result) {
     return true;
 }
 
-/* _apply(cls, args) */
+static bool push_tangents(ctx_object *c, PyObject *jvp, PyObject *result) {
+    PyObject *dirty = c->dirty ? c->dirty : Py_None, *none = c->no_grad ? c->no_grad : Py_None;
+    PyObject *r = PyObject_CallFunctionObjArgs(jvp, (PyObject *)c, result, dirty, none, NULL);
+    Py_XDECREF(r);
+    return r != NULL;
+}
+
+/* _apply(cls, args, jvp=None): jvp(ctx, result, dirty, non_differentiable) is called at the end. */
 static PyObject *function_apply(PyObject *unused, PyObject *call) {
-    PyObject *cls, *args, *result = NULL, *outputs = NULL;
+    PyObject *cls, *args, *jvp = Py_None, *result = NULL, *outputs = NULL;
     tn_node *node = NULL;
     (void)unused;
-    if (!PyArg_ParseTuple(call, "OO!:_apply", &cls, &PyTuple_Type, &args)) return NULL;
+    if (!PyArg_ParseTuple(call, "OO!|O:_apply", &cls, &PyTuple_Type, &args, &jvp)) return NULL;
     ctx_object *c = ctx_new(cls, args);
     if (!c) return NULL;
     if (!make_node(c, args, &node)) goto out;
@@ -564,8 +585,6 @@ static PyObject *function_apply(PyObject *unused, PyObject *call) {
     outputs = single ? PyTuple_Pack(1, r) : r;
     if (single) Py_DECREF(r);
     PyObject *finished = outputs ? finish_outputs(c, outputs) : NULL;
-    Py_CLEAR(c->dirty); /* these may be results, which keep ctx alive */
-    Py_CLEAR(c->no_grad);
     if (finished && !pack_saved(c)) Py_CLEAR(finished);
     if (finished && single) {
         result = PyTuple_GetItem(finished, 0);
@@ -575,6 +594,10 @@ static PyObject *function_apply(PyObject *unused, PyObject *call) {
         result = finished;
     }
 out:
+    if (result && jvp != Py_None && !push_tangents(c, jvp, result)) Py_CLEAR(result);
+    Py_CLEAR(c->forward);
+    Py_CLEAR(c->dirty); /* these may be results, which keep ctx alive */
+    Py_CLEAR(c->no_grad);
     Py_XDECREF(outputs);
     if (node) tn_node_unref(&node);
     Py_DECREF((PyObject *)c);
@@ -582,7 +605,8 @@ out:
 }
 
 static PyMethodDef functions[] = {
-    {"_apply", function_apply, METH_VARARGS, "_apply(cls, args): runs an autograd.Function."},
+    {"_apply", function_apply, METH_VARARGS,
+     "_apply(cls, args, jvp=None): runs an autograd.Function."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -114,6 +114,11 @@ class Function(_Unwritten, metaclass=FunctionMeta):
 
             if vmap.any_batched(args):
                 return vmap.run_own(cls.__name__, cls.apply, getattr(cls, "vmap", None), args)
+        if "tenon.autograd.forward_ad" in sys.modules:
+            from tenon.autograd import forward_ad
+
+            if forward_ad.any_dual(args):
+                return forward_ad.apply_function(cls, args)
         return _C._apply(cls, args)
 
 

@@ -93,7 +93,7 @@ def _tensors(value: Any, name: str) -> list[Any]:
 
 def _chosen(args: tuple[Any, ...], argnums: Any) -> Any:
     if not isinstance(argnums, int | tuple):
-        raise RuntimeError(f"argnum must be int or tuple of ints, got: {type(argnums)}")
+        raise RuntimeError(f"argnum must be int or Tuple, got: {type(argnums)}")
     if argnums == ():
         raise RuntimeError("argnums must be non-empty")
     for n in (argnums,) if isinstance(argnums, int) else argnums:
@@ -101,7 +101,11 @@ def _chosen(args: tuple[Any, ...], argnums: Any) -> Any:
             raise RuntimeError(
                 f"Got argnum={n}, but only {len(args)} positional inputs were passed"
             )
-    return args[argnums] if isinstance(argnums, int) else tuple(args[n] for n in argnums)
+    if isinstance(argnums, int):
+        return args[argnums]
+    if len({n % len(args) for n in argnums}) != len(argnums):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+    return tuple(args[n] for n in argnums)
 
 
 def _replaced(args: tuple[Any, ...], argnums: Any, values: Any) -> list[Any]:
@@ -276,6 +280,16 @@ def _unit(like: list[Any], place: int, element: int) -> list[Any]:
     return made
 
 
+def _check_real(name: str, what: str, values: Any) -> None:
+    """A column or row of a Jacobian is one derivative, and those of complex numbers are two."""
+    for i, v in enumerate(flat(values)):
+        if isinstance(v, tenon.Tensor) and v.is_complex():
+            raise RuntimeError(
+                f"{name}: Expected all {what} to be real but received complex tensor at flattened "
+                f"input idx: {i}"
+            )
+
+
 def jacrev(
     func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *,
     chunk_size: int | None = None,
@@ -286,6 +300,7 @@ def jacrev(
 
     @functools.wraps(func)
     def wrapped(*args: Any) -> Any:
+        _check_real("jacrev", "inputs", args)
         chosen = _chosen(args, argnums)
 
         def of_chosen(value: Any) -> Any:
@@ -293,6 +308,7 @@ def jacrev(
 
         found = vjp(of_chosen, chosen, has_aux=has_aux)
         value, back = found[:2]
+        _check_real("jacrev", "outputs", value)
         outs, leaves = list(flat(value)), list(flat(chosen))
 
         def block(k: int) -> Any:
@@ -325,6 +341,7 @@ def jacfwd(
 
     @functools.wraps(func)
     def wrapped(*args: Any) -> Any:
+        _check_real("jacfwd", "inputs", args)
         if levels():
             return jacrev(func, argnums, has_aux)(*args)
         chosen = _chosen(args, argnums)
@@ -333,6 +350,7 @@ def jacfwd(
             return func(*_replaced(args, argnums, value))
 
         value, aux, push, _ = _linear(of_chosen, (chosen,), has_aux, "jvp(f, primals, tangents)")
+        _check_real("jacfwd", "outputs", value)
         outs, leaves = list(flat(value)), list(flat(chosen))
         blocks: list[list[Any]] = [[] for _ in outs]
         for j, leaf in enumerate(leaves):

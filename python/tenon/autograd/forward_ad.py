@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tenon
-from tenon import Tensor
+from tenon import _C, Tensor
 from tenon._tape.call_modes import TorchFunctionMode
 from tenon._tensor.called import name_of, writes_first
 
@@ -185,10 +185,81 @@ class _Level(TorchFunctionMode):
         self.put(target, pushed)
         return target
 
+    def apply_function(self, cls: Any, args: tuple[Any, ...]) -> Any:
+        """A Function of the program: by its own jvp, or by what its backward says."""
+        own = type(self)._jvp_of(cls)
+        if own is None:
+            return self._called(lambda *a: _C._apply(cls, a), args, {})
+        given = [self.get(a) for a in args]
+
+        def push(ctx: Any, result: Any, dirty: Any, constant: Any) -> None:
+            zeros = ctx.materialize_grads
+            tangents = [tenon.zeros_like(a) if t is None and zeros and _takes_tangent(a) else t
+                        for a, t in zip(args, given, strict=True)]  # fmt: skip
+            pushed = own(ctx, *tangents)
+            outs = result if isinstance(result, tuple) else (result,)
+            pushed = pushed if isinstance(pushed, tuple) else (pushed,)
+            if len(pushed) != len(outs):
+                raise RuntimeError(
+                    f"The jvp function of {cls.__name__} returned {len(pushed)} tangents for "
+                    f"{len(outs)} outputs of forward"
+                )
+            for out, tangent in zip(outs, pushed, strict=True):
+                self._check_pushed(cls, out, tangent, constant or ())
+                place = next((i for i, a in enumerate(args) if a is out), None)
+                if any(out is d for d in dirty or ()) and tangent is not tangents[place or 0]:
+                    raise RuntimeError(
+                        "An inplace custom Function is not modifying the forward mode gradients "
+                        "inplace. If the forward is modifying an input inplace, then the jvp "
+                        "function must modify the corresponding gradient inplace."
+                    )
+                if tangent is not None:
+                    self.put(out, tangent)
+
+        return _C._apply(cls, args, push)
+
+    @staticmethod
+    def _jvp_of(cls: Any) -> Any:
+        from tenon.autograd.function import Function
+
+        return None if cls.jvp is Function.jvp else cls.jvp
+
+    @staticmethod
+    def _check_pushed(cls: Any, out: Any, tangent: Any, constant: Any) -> None:
+        if tangent is None:
+            return
+        if not _takes_tangent(out) or any(out is c for c in constant):
+            raise RuntimeError(
+                "The jvp function returned a gradient at a position where the output of "
+                f"{cls.__name__} is not differentiable. You should return None at that position "
+                "instead."
+            )
+        if not isinstance(tangent, Tensor) or tangent.shape != out.shape:
+            shape = tuple(tangent.shape) if isinstance(tangent, Tensor) else type(tangent)
+            raise RuntimeError(
+                f"The jvp function of {cls.__name__} returned {shape} as the tangent of an output "
+                f"of shape {tuple(out.shape)}"
+            )
+
 
 _IN_PLACE = ("add", "sub", "mul", "truediv", "pow", "matmul")
 _current: list[_Level] = []
 _current_level = -1  # packages read it: 0 inside of a level
+
+
+def any_dual(args: tuple[Any, ...]) -> bool:
+    """Whether one of them carries a tangent."""
+    return bool(_current) and any(_current[-1].get(a) is not None for a in args)
+
+
+def apply_function(cls: Any, args: tuple[Any, ...]) -> Any:
+    """A Function of the program, some of whose arguments carry tangents."""
+    mode = _current[-1]
+    mode.__exit__()  # what forward computes of them is the Function's own affair
+    try:
+        return mode.apply_function(cls, args)
+    finally:
+        mode.__enter__()
 
 
 def enter_dual_level() -> int:
