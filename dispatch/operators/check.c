@@ -13,9 +13,9 @@
 #include "op_pointwise.h"
 #include "op_reduce.h"
 
-static tn_status fail_mask(const char *name, const char *argument, const tn_view *mask) {
-    return tn_fail(TN_E_DTYPE, 1, "%s only supports boolean masks, but got %s with dtype %s", name,
-                   argument, tni_type_text(tn_view_dtype(mask)));
+static tn_status fail_mask(const char *wants, const char *argument, const tn_view *mask) {
+    return tn_fail(TN_E_DTYPE, 1, "%s, but got %s with dtype %s", wants, argument,
+                   tni_type_text(tn_view_dtype(mask)));
 }
 
 /* Numbers of composites: these have no kernel that would refuse a complex one. */
@@ -158,8 +158,10 @@ tn_status tni_check_bucketize(const void *args) {
 tn_status tni_check_where(const void *args) {
     const tn_where_args *a = args;
     int32_t dtype = tn_view_dtype(a->condition);
-    return dtype == TN_BOOL || dtype == TN_U8 ? TN_OK
-                                              : fail_mask("where", "condition", a->condition);
+    return dtype == TN_BOOL || dtype == TN_U8
+               ? TN_OK
+               : fail_mask("where expected condition to be a boolean tensor", "a tensor",
+                           a->condition);
 }
 
 /* Before the number becomes one of an unsigned dtype. */
@@ -184,7 +186,8 @@ tn_status tni_check_round(const void *args) {
 tn_status tni_check_masked_fill(const void *args) {
     const tn_masked_fill_args *a = args;
     int32_t dtype = tn_view_dtype(a->input);
-    if (tn_view_dtype(a->mask) != TN_BOOL) return fail_mask("masked_fill", "mask", a->mask);
+    if (tn_view_dtype(a->mask) != TN_BOOL)
+        return fail_mask("masked_fill only supports boolean masks", "mask", a->mask);
     if (a->value->ndim != 0)
         return tn_fail(TN_E_SHAPE, 2,
                        "masked_fill only supports a 0-dimensional value tensor, but got tensor "

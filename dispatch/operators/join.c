@@ -152,8 +152,8 @@ static tn_status cat_shape(const tn_cat_args *a, int32_t *ret_ndim, int64_t *ret
         if (__builtin_add_overflow(shape[*ret_dim], v->shape[*ret_dim], &shape[*ret_dim]))
             return tn_fail(TN_E_VALUE, 0, "cat: the result is too large");
     }
-    if (!model) {
-        TN_TRY(tni_wrap_dim(a->dim, 1, ret_dim));
+    if (!model) { /* nothing to join, along whatever dim */
+        *ret_dim = 0;
         shape[0] = 0;
         *ret_channels_last = false;
     }

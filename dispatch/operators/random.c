@@ -56,7 +56,7 @@ tn_status tni_composite_randint_low(const void *args, tn_tensor **rets) {
 
 /* Can the dtype hold each number below n? */
 static tn_status check_counts(int64_t n, int32_t dtype) {
-    tn_scalar last = tn_scalar_int(n);
+    tn_scalar last = tn_scalar_int(n ? n - 1 : 0);
     int64_t most = dtype == TN_F16    ? (1 << 11) + 1
                    : dtype == TN_BF16 ? (1 << 8) + 1
                    : dtype == TN_F32  ? (1 << 24) + 1
@@ -400,4 +400,29 @@ tn_status tni_composite_native_dropout(const void *args, tn_tensor **rets) {
     else
         tn_tensor_unref(&mask);
     return st;
+}
+
+/* Kernels see unsigned integers of more than 8 bits as signed ones that hold them all. */
+static tn_status check_unsigned(const tn_view *self, const char *name, int64_t v) {
+    int32_t dtype = tn_view_dtype(self);
+    bool wide = dtype == TN_U16 || dtype == TN_U32 || dtype == TN_U64;
+    int64_t most = dtype == TN_U16 ? UINT16_MAX : dtype == TN_U32 ? UINT32_MAX : INT64_MAX;
+    if (!wide || (v >= 0 && v <= most)) return TN_OK;
+    return tn_fail(TN_E_STATE, 1, "%s is out of bounds for %s", name, tni_type_text(dtype));
+}
+
+tn_status tni_infer_random__from(tn_infer *inf, const void *args) {
+    const tn_random__from_args *a = args;
+    TN_TRY(check_unsigned(a->self, "from", a->from));
+    if (a->to.has && a->to.value > a->from)
+        TN_TRY(check_unsigned(a->self, "to - 1", a->to.value - 1));
+    tni_infer_same(inf, 0, a->self);
+    return TN_OK;
+}
+
+tn_status tni_infer_random__to(tn_infer *inf, const void *args) {
+    const tn_random__to_args *a = args;
+    if (a->to > 0) TN_TRY(check_unsigned(a->self, "to - 1", a->to - 1));
+    tni_infer_same(inf, 0, a->self);
+    return TN_OK;
 }

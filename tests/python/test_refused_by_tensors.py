@@ -195,7 +195,7 @@ OPERATORS: dict[str, tuple[str, Call]] = {
         lambda t: t.ones(2).masked_fill(t.ones(2), 1.0),
     ),
     "where of numbers": (
-        "where: expected condition to be a boolean",
+        "where expected condition to be a boolean tensor, but got a tensor with dtype Float",
         lambda t: t.where(t.ones(2), t.ones(2), t.ones(2)),
     ),
     "repeat of vectors": (

@@ -522,6 +522,7 @@ static PyObject *ask(PyObject *o) {
 }
 
 int tnp_speaks_dlpack(PyObject *o) {
+    if (PyCapsule_CheckExact(o)) return 1;
     PyObject *method = PyObject_GetAttrString(o, "__dlpack__");
     if (!method && !PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
     if (!method) PyErr_Clear();
@@ -530,9 +531,9 @@ int tnp_speaks_dlpack(PyObject *o) {
 }
 
 tn_tensor *tnp_from_dlpack(PyObject *o) {
-    int speaks = PyCapsule_CheckExact(o) ? 0 : tnp_speaks_dlpack(o);
+    int speaks = tnp_speaks_dlpack(o);
     if (speaks < 0) return NULL;
-    if (!speaks) return from_capsule(o);
+    if (!speaks || PyCapsule_CheckExact(o)) return from_capsule(o);
     PyObject *capsule = ask(o);
     if (!capsule) return NULL;
     tn_tensor *t = from_capsule(capsule);

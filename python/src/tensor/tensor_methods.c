@@ -179,6 +179,9 @@ METHOD(is_nonzero) {
 }
 
 METHOD(to_complex_number) {
+    if (tn_tensor_numel(tnp_of(self)) != 1)
+        return PyErr_Format(PyExc_ValueError,
+                            "only one element tensors can be converted to Python scalars");
     PyObject *value = item(self, unused);
     if (!value) return NULL;
     double re = PyComplex_RealAsDouble(value), im = PyComplex_ImagAsDouble(value);
