@@ -588,7 +588,7 @@ def freeze(
         )
     kept = list(preserved_attrs or ())
     if isinstance(mod, _ScriptedModule):
-        twin = _script.copy_of(mod, _scripted_class, {})  # of the same memory
+        twin = _script.copy_of(mod, _scripted_class, {}, layers=True)  # of the same memory
         jit_names.hidden_weights(twin, kept)
         return twin
     program = _program.load(mod.program.to_bytes())

@@ -221,3 +221,26 @@ def test_the_class_of_all_modules_itself() -> None:
     scripted = tn.jit.script(holder)
     assert isinstance(scripted, tn.jit.ScriptModule)
     assert scripted.layer(tn.ones(1, 2)).tolist() == holder.layer(tn.ones(1, 2)).tolist()
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.BatchNorm1d(4), nn.Linear(4, 4)
+        self.steps, self.more = nn.LSTM(4, 3), nn.Sequential(nn.Linear(3, 2))
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        return self.more(self.steps(self.linear(self.norm(x)))[0])
+
+
+@pytest.mark.parametrize("made", [tn.jit.freeze, tn.jit.optimize_for_inference])
+def test_freezing_a_script_leaves_the_module_its_weights(made: Any) -> None:
+    model = Layers().eval()
+    script, names = tn.jit.script(model), list(model.state_dict())
+    x = tn.randn(5, 4)
+    frozen = made(script)
+    assert tn.allclose(frozen(x), model(x), atol=1e-6)
+    assert not list(frozen.parameters())
+    assert list(model.state_dict()) == list(script.state_dict()) == names
+    model(x).sum().backward()
+    assert all(p.grad is not None for p in model.parameters())

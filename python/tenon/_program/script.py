@@ -209,17 +209,21 @@ def _self_calls(tree: ast.FunctionDef) -> list[str]:
     ]  # fmt: skip
 
 
-def copy_of(module: Module, kind: Callable[[type], type], memo: dict[int, Module]) -> Module:
-    """The module with the same parameters and buffers, the program's own parts of another class."""
+def copy_of(
+    module: Module, kind: Callable[[type], type], memo: dict[int, Module], layers: bool = False
+) -> Module:
+    """The module with the same parameters and buffers, the program's own parts of another class.
+    `layers`: parts that are the library's are copies, too, which may be changed."""
     if id(module) in memo:
         return memo[id(module)]
     own = type(module)
     children = module._modules
     top = not memo
-    if _of_package(own) and not top and all(_of_package(type(m)) for m in module.modules()):
+    inside = _of_package(own) and not top
+    if inside and not layers and all(_of_package(type(m)) for m in module.modules()):
         memo[id(module)] = module
         return module
-    cls = own if _of_package(own) and not top else kind(own)
+    cls = own if inside else kind(own)
     made: Module = object.__new__(cls)
     memo[id(module)] = made
     made.__dict__.update(module.__dict__)
@@ -230,7 +234,7 @@ def copy_of(module: Module, kind: Callable[[type], type], memo: dict[int, Module
             made.__dict__[name] = type(table)(table)
     for name, child in children.items():
         if child is not None:
-            made._modules[name] = copy_of(child, kind, memo)
+            made._modules[name] = copy_of(child, kind, memo, layers)
     return made
 
 
