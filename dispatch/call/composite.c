@@ -219,7 +219,7 @@ tn_status tni_run_view(const tn_op *op, void *args, tn_tensor **rets) {
     TN_TRY(op->composite(args, rets));
     tn_status st = tni_record_call(op, args, base->v.word, rets);
     tni_span outs = tni_results(op, rets);
-    for (int64_t i = 0; i < outs.n && st == TN_OK && tni_ag.note_view && !tni_tls.inference; i++)
+    for (int64_t i = 0; i < outs.n && st == TN_OK && tni_ag.note_view; i++)
         if (outs.v[i] != base && !sparse) st = tni_ag.note_view(op, args, base, outs.v[i]);
     if (st != TN_OK) tni_results_drop(op, rets);
     return st;

@@ -8,7 +8,7 @@
 static tn_status note_views(const tn_op *op, const void *args, tn_tensor **rets) {
     tn_tensor *base = tni_in_slot(op, args, 0);
     tni_span outs = tni_results(op, rets);
-    for (int64_t i = 0; i < outs.n && tni_ag.note_view && !tni_tls.inference; i++)
+    for (int64_t i = 0; i < outs.n && tni_ag.note_view; i++)
         if (outs.v[i] != base && outs.v[i]->storage == base->storage)
             TN_TRY(tni_ag.note_view(op, args, base, outs.v[i]));
     return TN_OK;

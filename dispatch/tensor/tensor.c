@@ -425,6 +425,12 @@ uint64_t tni_offset_bytes(const tn_tensor *t) {
     return (uint64_t)((char *)t->v.data - (char *)t->storage->data);
 }
 
+/* A view of a tensor that inference mode did not make is none that it made, even if it was taken there. */
+static void take_over(tn_tensor *view, const tn_tensor *t) {
+    const uint64_t same = TN_W_INFERENCE | TN_W_READONLY;
+    view->v.word = (view->v.word & ~same) | (t->v.word & same);
+}
+
 tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const int64_t *shape,
                        const int64_t *strides, int64_t offset, tn_tensor **ret_tensor) {
     tn_tensor *r;
@@ -435,7 +441,7 @@ tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const in
         tni_attach(r, t->storage, tni_offset_bytes(t) + skip);
     }
     r->flags = t->flags & TNI_T_NO_VERSION;
-    r->v.word |= t->v.word & (TN_W_INFERENCE | TN_W_READONLY);
+    take_over(r, t);
     *ret_tensor = r;
     return TN_OK;
 }
@@ -478,7 +484,7 @@ tn_status tn_tensor_alias(const tn_tensor *t, int32_t dtype, int32_t ndim, const
     uint64_t at = inside ? (uint64_t)offset * (uint64_t)size : 0;
     tni_attach(r, tni_storage_ref(t->storage), at);
     r->flags = t->flags & TNI_T_NO_VERSION;
-    r->v.word |= t->v.word & (TN_W_INFERENCE | TN_W_READONLY);
+    take_over(r, t);
     *ret_tensor = r;
     return TN_OK;
 }
