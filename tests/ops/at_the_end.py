@@ -24,7 +24,7 @@ PAGE = mmap.PAGESIZE
 # Products of blocks and of few rows or columns.
 SIZES = (
     (121, 97, 131), (65, 130, 513), (300, 65, 70), (41, 640, 257),
-    (1, 97, 33), (5, 50, 70), (13, 7, 1100), (7, 300, 129),
+    (1, 97, 33), (5, 73, 70), (13, 7, 1100), (7, 300, 129),
 )  # fmt: skip
 # How the last dimension of all arguments is made longer: times and plus.
 LENGTHS = ((1, 0), (1, 3), (9, 0), (9, 1))
