@@ -176,3 +176,14 @@ def test_engines_have_names_of_their_own() -> None:
             chosen.engine = wrong
     with pytest.raises(RuntimeError, match="supported_engines"):
         chosen.supported_engines = []
+
+
+def test_the_older_name_has_the_same_modules() -> None:
+    for name in ("fake_quantize", "fuse_modules", "observer", "qconfig", "quantize", "stubs"):
+        older = importlib.import_module(f"tenon.quantization.{name}")
+        newer = importlib.import_module(f"tenon.ao.quantization.{name}")
+        public = [key for key in vars(newer) if not key.startswith("_")]
+        assert all(getattr(older, key) is getattr(newer, key) for key in public)
+    older = importlib.import_module("tenon.quantization.quantize_fx")
+    newer = importlib.import_module("tenon.ao.quantization.quantize_fx")
+    assert all(getattr(older, key) is getattr(newer, key) for key in newer.__all__)

@@ -1,0 +1,3 @@
+"""The older place of `ao.quantization.observer`."""
+
+from tenon.ao.quantization.observer import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""The older place of `ao.quantization.quantize`."""
+
+from tenon.ao.quantization.quantize import *  # noqa: F403
