@@ -13,6 +13,9 @@ from tenon.nn.modules.batchnorm import _BatchNorm
 from tenon.nn.modules.module import Module
 from tenon.optim._lr_base import LRScheduler, _for_groups
 from tenon.optim.optimizer import Optimizer
+from tenon.utils._foreach_utils import (  # noqa: F401 - packages import it here
+    _group_tensors_by_device_and_dtype,
+)
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tensor]:

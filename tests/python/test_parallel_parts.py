@@ -1,0 +1,46 @@
+"""Parts of nn.parallel that packages call by themselves, over devices of which two are one."""
+
+import pytest
+import tenon as tn
+from tenon import nn
+from tenon.nn.parallel import _functions, comm
+from tenon.nn.parallel.parallel_apply import get_a_var, parallel_apply
+
+
+def test_exchanges_have_gradients():
+    x = tn.arange(6.0).view(3, 2).requires_grad_()
+    y = tn.ones(3, requires_grad=True)
+    first = _functions.Broadcast.apply(["cpu", "cpu"], x, y)
+    assert [t.shape for t in first] == [(3, 2), (3,)] * 2
+    (first[0].sum() + 2 * first[2].sum() + 3 * first[3].sum()).backward()
+    assert x.grad.tolist() == [[3, 3]] * 3 and y.grad.tolist() == [3] * 3
+    parts = _functions.Scatter.apply(["cpu", "cpu"], [1, 2], 0, x)
+    assert [p.shape for p in parts] == [(1, 2), (2, 2)]
+    assert tn.equal(_functions.Gather.apply("cpu", 0, *parts), x)
+    assert _functions.Gather.apply("cpu", 0, tn.tensor(1.0), tn.tensor(2.0)).tolist() == [1, 2]
+    total = _functions.ReduceAddCoalesced.apply("cpu", 2, x, y, x, y)
+    assert tn.equal(total[0], 2 * x) and tn.equal(total[1], 2 * y)
+    assert tn.equal(comm.reduce_add_coalesced([[x], [x]])[0], 2 * x)
+    assert _functions.Broadcast.apply(["cpu"]) == ()
+
+
+def test_modules_at_once():
+    tn.manual_seed(0)
+    layers = [nn.Linear(2, 3), nn.Linear(2, 3)]
+    x = tn.randn(4, 2)
+    got = parallel_apply(layers, [x, (x,)], devices=["cpu", "cpu"])
+    assert all(tn.equal(g, m(x)) for g, m in zip(got, layers)) and got[0].requires_grad
+    with tn.no_grad():
+        assert not parallel_apply(layers, [x, x])[1].requires_grad
+    named = parallel_apply([lambda a, scale: a * scale], [x], [{"scale": 3}])
+    assert tn.equal(named[0], 3 * x)
+    with pytest.raises(RuntimeError, match="shape") as failed:
+        parallel_apply(layers, [x, tn.ones(4, 5)])
+    assert failed.value.__notes__[-1] == "in replica 1 of parallel_apply()"
+    with pytest.raises(AssertionError, match="number of inputs 1"):
+        parallel_apply(layers, [x])
+
+
+def test_first_tensor():
+    x = tn.ones(2)
+    assert get_a_var([1, {"a": (None, x)}]) is x and get_a_var([1, "a"]) is None
