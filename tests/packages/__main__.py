@@ -93,7 +93,8 @@ NAMES = {
     "lightning": "lightning", "pyro": "pyro_ppl", "ignite": "pytorch_ignite",
     "transformers_families": "transformers", "whisper": "openai_whisper",
     "open_clip": "open_clip_torch", "torchcrf": "pytorch_crf",
-    "laplace": "laplace_torch", "torchmin": "pytorch_minimize",
+    "laplace": "laplace_torch", "torchmin": "pytorch_minimize", "mmcv": "mmcv_lite",
+    "mace": "mace_torch",
 }  # fmt: skip
 
 
