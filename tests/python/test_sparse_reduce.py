@@ -63,3 +63,27 @@ def test_mm_reduce_edges():
         tn.sparse.mm(s, x[:2], "sum")
     with pytest.raises(RuntimeError, match="Double, but got Float"):
         tn.sparse.mm(s, x.float(), "sum")
+
+
+def test_slices():
+    a = np.random.default_rng(3).integers(-1, 2, (3, 4, 5)).astype(np.float64)
+    for t in (tn.tensor(a).to_sparse(), tn.tensor(a).to_sparse(2), tn.tensor(a).to_sparse(1)):
+        for dim in (0, 1, -1):
+            parts = t.unbind(dim)
+            assert isinstance(parts, tuple) and len(parts) == a.shape[dim]
+            for i, part in enumerate(parts):
+                np.testing.assert_array_equal(part.to_dense().numpy(), a.take(i, dim))
+        for row, expected in zip(t, a, strict=True):
+            assert row.shape == (4, 5)
+            np.testing.assert_array_equal(row.to_dense().numpy(), expected)
+    x = tn.tensor(a, requires_grad=True)
+    parts = x.to_sparse().unbind(1)
+    (parts[1] * 2 + parts[3]).to_dense().sum().backward()
+    expected = np.zeros_like(a)
+    expected[:, 1], expected[:, 3] = 2, 1
+    np.testing.assert_array_equal(x.grad.numpy(), expected * (a != 0))
+    assert [v.item() for v in tn.tensor([0.0, 3.0]).to_sparse().unbind()] == [0, 3]
+    with pytest.raises(IndexError, match="got 3"):
+        x.to_sparse().unbind(3)
+    with pytest.raises(IndexError, match="no dimensions"):
+        tn.tensor(2.0).to_sparse().unbind()
