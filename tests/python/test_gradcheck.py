@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tenon
-from tenon.autograd import Function, functional, gradcheck, gradgradcheck
+from tenon.autograd import Function, forward_ad, functional, gradcheck, gradgradcheck
+from tenon.autograd.gradcheck import GradcheckError
 from tenon.utils.checkpoint import checkpoint, checkpoint_sequential
 
 try:
@@ -166,3 +167,67 @@ def test_grad_and_backward():
     assert b.tolist() == [0.0, 0.0]
     tenon.autograd.backward([x * 2, x * 3], [tenon.ones(2), tenon.ones(2)])
     assert x.grad.tolist() == [5.0, 5.0]
+
+
+def test_gradients_of_several_seeds_at_once():
+    class Tired(Function):
+        """Its backward is right as often as a check without batches asks: 3 rows, twice, zeros."""
+
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            calls.append(1)
+            return g * max(1, len(calls) - 6)
+
+    calls = []
+    x = tenon.rand(3, dtype=tenon.float64, requires_grad=True)
+    assert gradcheck(lambda x: (x.sin(), x.cumsum(0)), (x,), check_batched_grad=True)
+    assert gradgradcheck(lambda x: x.exp() * x, (x,), check_batched_grad=True)
+    assert gradcheck(Tired.apply, (x,), check_undefined_grad=False)
+    calls = []
+    with pytest.raises(GradcheckError, match="failed while testing batched gradient computation"):
+        gradcheck(Tired.apply, (x,), check_undefined_grad=False, check_batched_grad=True)
+
+
+def test_outputs_without_a_gradient():
+    class Stiff(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            if g is None:
+                raise RuntimeError("no gradient came")
+            return g
+
+    x = tenon.rand(2, dtype=tenon.float64, requires_grad=True)
+    with pytest.raises(GradcheckError, match="Expected backward function to handle undefined"):
+        gradcheck(Stiff.apply, (x,))
+    assert gradcheck(Stiff.apply, (x,), check_undefined_grad=False)
+
+
+def test_what_depends_on_values_has_no_difference():
+    x = tenon.ones(1, dtype=tenon.float64, requires_grad=True)
+    for fn, what in (
+        (lambda x: tenon.cat([x, x]) if float(x) >= 1 else x, "shape"),
+        (lambda x: x.float() if float(x) >= 1 else x, "dtype"),
+    ):
+        with pytest.raises(AssertionError, match=f"outputs with the same {what}"):
+            gradcheck(fn, (x,))
+
+
+def test_forward_mode_gives_a_tangent_to_every_input():
+    def bad(x, y):
+        if forward_ad._current_level >= 0:
+            value, tangent = forward_ad.unpack_dual(y)
+            y = forward_ad.make_dual(value, tangent * 1.1)
+        return x + y
+
+    x, y = (tenon.rand(2, dtype=tenon.float64, requires_grad=True) for _ in range(2))
+    with pytest.raises(GradcheckError, match="computed with forward mode mismatch for output 0 wi"):
+        gradcheck(bad, (x, y), check_forward_ad=True)

@@ -279,8 +279,6 @@ LIBRARIES: list[Refusal] = [
      lambda: private._convert_indices_from_csr_to_coo(f, f)),
     (N, "gradgradcheck: only reverse over reverse is there",
      lambda: tn.autograd.gradgradcheck(tn.sin, f, check_fwd_over_rev=True)),
-    (N, "gradgradcheck: only reverse over reverse is there",
-     lambda: tn.autograd.gradgradcheck(tn.sin, f, check_batched_grad=True)),
     (V, "an image of shape (3, 4, 4) has not the dimensions 'HW'",
      lambda: _media.bytes_of_image(image, "HW")),
     (V, "an image of shape (3, 4, 4) has not the dimensions 'XYZ'",

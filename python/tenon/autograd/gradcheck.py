@@ -54,12 +54,21 @@ def _numerical(
     data = moved.detach()
     flat = (tenon.view_as_real(data) if data.is_complex() else data).view(-1)
     columns: list[list[list[float]]] = []
+    plain = _outputs(func, inputs)
     for i in range(flat.numel()):
         old = float(flat[i])
         sides = []
         for value in (old + eps, old - eps):
             flat[i] = value
-            sides.append([_real_row(out) for out in _outputs(func, inputs)])
+            outs = _outputs(func, inputs)
+            for what in ("shape", "dtype"):
+                was, now = ([getattr(o, what) for o in some] for some in (plain, outs))
+                if was != now:
+                    raise AssertionError(
+                        f"Expected `func` to return outputs with the same {what} when inputs are "
+                        f"perturbed, but got {now} and {was} without"
+                    )
+            sides.append([_real_row(out) for out in outs])
         flat[i] = old
         for k, (high, low) in enumerate(zip(*sides)):
             if len(columns) <= k:
@@ -98,13 +107,16 @@ def _compare(
     rtol: float,
     atol: float,
     place: tuple[int, int],
+    forward: bool = False,
 ) -> None:
+    how = " computed with forward mode" if forward else ""
     for j, row in enumerate(rows):
         for i, value in enumerate(row):
             expected = columns[i][j]
             if not _close(value, expected, rtol, atol):
                 raise GradcheckError(
-                    f"Jacobian mismatch for output {place[0]} with respect to input {place[1]},\n"
+                    f"Jacobian{how} mismatch for output {place[0]} with respect to input "
+                    f"{place[1]},\n"
                     f"numerical: d output[{j}] / d input[{i}] = {expected!r}\n"
                     f"analytical: {value!r}\n"
                 )
@@ -121,12 +133,18 @@ def _check_forward(
             flat = tenon.view_as_real(direction) if x.is_complex() else direction
             flat.view(-1)[n] = 1.0
             with forward_ad.dual_level():
-                dual = forward_ad.make_dual(x.detach(), direction)
-                outputs = _outputs(func, [dual if t is x else t for t in inputs])
+                duals = {
+                    id(t): forward_ad.make_dual(
+                        t.detach(), direction if t is x else tenon.zeros_like(t.detach())
+                    )
+                    for t in chosen
+                }
+                outputs = _outputs(func, [duals.get(id(t), t) for t in inputs])
                 tangents = [forward_ad.unpack_dual(o).tangent for o in outputs]
             for k, (output, tangent) in enumerate(zip(outputs, tangents)):
                 row = [0.0] * _count(output) if tangent is None else _real_row(tangent)
-                _compare([row], [[value] for value in numerical[i][k][n]], rtol, atol, (k, i))
+                column = [[value] for value in numerical[i][k][n]]
+                _compare([row], column, rtol, atol, (k, i), forward=True)
 
 
 def _checked_inputs(inputs: Sequence[Any]) -> list[Tensor]:
@@ -160,7 +178,7 @@ def _check_repeatable(
                 )
 
 
-def _check_undefined(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+def _check_zeros(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
     """Gradients that are zero everywhere give zeros."""
     for output in outputs:
         grads = tenon.autograd.grad(
@@ -169,6 +187,64 @@ def _check_undefined(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Non
         for grad in grads:
             if grad is not None and any(x != 0 for x in _real_row(grad)):
                 raise GradcheckError("backward not multiplied by grad_output")
+
+
+class _Undefined(tenon.autograd.Function):
+    """Passes tensors on, and no gradients back."""
+
+    @staticmethod
+    def forward(ctx: Any, *values: Tensor) -> tuple[Tensor, ...]:
+        return tuple(v.clone() for v in values)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:
+        return (None,) * len(grads)
+
+
+def _check_undefined(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+    """Where no gradient comes in, none or zeros go out; where some outputs have none, it works."""
+    without = [list(_Undefined.apply(*outputs))]
+    for k in range(len(outputs) if len(outputs) > 1 else 0):
+        without.append([*outputs[:k], *_Undefined.apply(outputs[k]), *outputs[k + 1 :]])
+    for some in without:
+        zeros = [tenon.zeros_like(o) for o in some]
+        try:
+            grads = tenon.autograd.grad(some, inputs, zeros, retain_graph=True, allow_unused=True)
+        except RuntimeError as err:
+            raise GradcheckError(
+                f"Expected backward function to handle undefined output grads, got: {err}"
+            ) from err
+        if any(g is not None and any(x != 0 for x in _real_row(g)) for g in grads):
+            raise GradcheckError(
+                "Expected all input grads to be undefined or zero when all output grads are "
+                "undefined or zero"
+            )
+
+
+def _check_batched(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+    """Gradients of several seeds at once are those of one by one."""
+    failed = "gradcheck or gradgradcheck failed while testing batched gradient computation"
+    for k, output in enumerate(outputs):
+        seeds = make_tensor(
+            (2, *output.shape), dtype=output.dtype, device=output.device, low=-1, high=1
+        )
+        more = {"retain_graph": True, "allow_unused": True}
+        try:
+            found = tenon.autograd.grad(output, inputs, seeds, is_grads_batched=True, **more)
+        except RuntimeError as err:
+            raise GradcheckError(f"{failed}: {err}") from err
+        for n, seed in enumerate(seeds):
+            for i, one in enumerate(tenon.autograd.grad(output, inputs, seed, **more)):
+                many = found[i]
+                if one is None and many is None:
+                    continue
+                got = [0.0] * len(_real_row(one)) if many is None else _real_row(many[n])
+                want = [0.0] * len(got) if one is None else _real_row(one)
+                if not all(_close(a, b, 1e-3, 1e-5) for a, b in zip(got, want)):
+                    raise GradcheckError(
+                        f"For output {k} and input {i}:\n\n{failed}\n\nGot:\n{many}\n\n"
+                        f"Expected for gradient {n}:\n{one}"
+                    )
 
 
 def gradcheck(
@@ -190,8 +266,8 @@ def gradcheck(
     masked: bool | None = None,
 ) -> bool:
     """Whether backward of func agrees with finite differences for the inputs (float64 is best)."""
-    if check_batched_grad or check_batched_forward_grad:
-        raise NotImplementedError("gradcheck: batched gradients are not there yet")
+    if check_batched_forward_grad:
+        raise NotImplementedError("gradcheck: batched tangents are not there yet")
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     try:
         chosen = _checked_inputs(inputs)
@@ -201,9 +277,13 @@ def gradcheck(
             return True
         # Recording stays on: func may itself ask for gradients.
         numerical = [_numerical(func, inputs, x, eps) for x in chosen]
-        if check_forward_ad:
-            _check_forward(func, inputs, chosen, numerical, rtol, atol)
+
+        def check_forward() -> None:
+            if check_forward_ad:
+                _check_forward(func, inputs, chosen, numerical, rtol, atol)
+
         if not check_backward_ad:
+            check_forward()
             return True
         every = _outputs(func, inputs)
         recorded = [(k, o) for k, o in enumerate(every) if o.requires_grad]
@@ -216,12 +296,17 @@ def gradcheck(
                             f"Numerical gradient for function expected to be zero (output {k}, "
                             f"input {i})"
                         )
+            check_forward()
             return True
         for k, output in recorded:
             for i, rows in enumerate(_analytical(output, chosen)):
                 if rows and numerical[i]:
                     _compare(rows, numerical[i][k], rtol, atol, (k, i))
+        check_forward()
         _check_repeatable(outputs, chosen, nondet_tol)
+        _check_zeros(outputs, chosen)
+        if check_batched_grad:
+            _check_batched(outputs, chosen)
         if check_undefined_grad:
             _check_undefined(outputs, chosen)
         if check_grad_dtypes:
@@ -259,7 +344,7 @@ def gradgradcheck(
     masked: bool = False,
 ) -> bool:
     """gradcheck of the gradients of func with respect to its inputs."""
-    if check_fwd_over_rev or check_batched_grad:
+    if check_fwd_over_rev:
         raise NotImplementedError("gradgradcheck: only reverse over reverse is there")
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     outputs = [o for o in _outputs(func, inputs) if o.requires_grad]
@@ -293,4 +378,5 @@ def gradgradcheck(
         nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad,
         check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
     )
