@@ -247,3 +247,15 @@ def test_device_as_context_and_decorator() -> None:
 
 def test_explain() -> None:
     assert "nothing is computed" in tn.explain("add", "meta", tn.float32)
+
+
+@pytest.mark.parametrize("make", [tn.tensor, tn.as_tensor, tn.asarray])
+def test_no_device_is_the_default_device(make: Any) -> None:
+    with tn.device("meta"):
+        for given in ([1.0], 2):
+            assert make(given, device=None).is_meta and make(given).is_meta
+            assert not make(given, device="cpu").is_meta
+        assert all(t.is_meta for t in tn.nn.BatchNorm1d(2).state_dict().values())
+        assert not tn.from_dlpack(tn.ones(2, device="cpu"), device=None).is_meta
+        assert not tn.from_dlpack(tn.ones(2, device="cpu")).is_meta
+    assert not make([1.0], device=None).is_meta

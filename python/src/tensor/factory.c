@@ -356,7 +356,8 @@ tn_tensor *tnp_tensor_from(PyObject *data, int32_t dtype, int copy) {
 /* Moves, marks and wraps; takes over t. */
 static PyObject *finish(tn_tensor *t, PyObject *device, bool requires_grad) {
     tn_device d;
-    if (t && device && device != Py_None) {
+    if (device == Py_None) device = NULL;
+    if (t && device) {
         tn_tensor *moved = NULL;
         if (tnp_device_from(device, &d)) moved = tnp_to(t, -1, &d, false, TN_FORMAT_PRESERVE);
         tn_tensor_unref(&t);
@@ -521,7 +522,8 @@ static PyObject *py_from_dlpack(PyObject *unused, PyObject *args, PyObject *kwar
         tn_tensor_unref(&t);
         t = own;
     }
-    return finish(t, device, false);
+    if (device && device != Py_None) return finish(t, device, false);
+    return t ? tnp_wrap(t) : NULL; /* the default device is for what is made anew */
 }
 
 static PyMethodDef functions[] = {
