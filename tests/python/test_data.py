@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from collections import namedtuple
 from typing import Any
 
@@ -30,6 +31,7 @@ from tenon.utils.data import (
     TensorDataset,
     WeightedRandomSampler,
     default_collate,
+    default_convert,
     get_worker_info,
     random_split,
 )
@@ -508,3 +510,33 @@ def test_more_workers_than_processors_are_warned_of(monkeypatch):
     with pytest.warns(UserWarning, match=r"4 worker processes in total.*system is 3"):
         loader.check_worker_number_rationality()
     DataLoader(range(4), num_workers=3).check_worker_number_rationality()
+
+
+class _Longer(IterableDataset):
+    """Says that it has fewer samples than it gives."""
+
+    def __iter__(self):
+        return iter(range(3))
+
+    def __len__(self):
+        return 2
+
+
+def test_streams_that_are_longer_than_they_said_are_warned_of():
+    loader = DataLoader(_Longer(), batch_size=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(loader) == [0, 1, 2]  # nobody has asked how long it is
+        assert len(loader) == 2
+        passing = iter(loader)
+        assert [next(passing), next(passing)] == [0, 1]
+    with pytest.warns(UserWarning, match="was reported to be 2 .* but 3 samples have been fetched"):
+        assert next(passing) == 2
+
+
+def test_sequences_and_texts_of_numpy_go_through_collation():
+    assert default_convert(range(3)) == [0, 1, 2]
+    assert default_convert([np.float32(1.5)])[0].item() == 1.5
+    texts = list(np.array(["a", "b"]))
+    assert default_collate(texts) == texts
+    assert default_collate([{"name": t, "n": 1} for t in texts])["name"] == texts

@@ -31,3 +31,15 @@ def test_one_layer_does_both(layer, norm, shape, options):
     assert tn.allclose(fused(x), second(first(x)), atol=1e-5) and fused is not first
     with pytest.raises(AssertionError, match="eval"):
         fuse(first.train(), second)
+
+
+@pytest.mark.parametrize("of_weight", [True, False])
+@pytest.mark.parametrize("of_bias", [True, False, None])
+def test_what_was_trained_is_trained_behind_the_norm(of_weight, of_bias):
+    pairs = (nn.Conv1d(2, 3, 1), fuse_conv_bn_eval), (nn.Linear(2, 3), fuse_linear_bn_eval)
+    for layer, fuse in pairs:
+        layer.weight.requires_grad_(of_weight)
+        layer.bias = None if of_bias is None else layer.bias.requires_grad_(of_bias)
+        fused = fuse(layer.eval(), nn.BatchNorm1d(3).eval())
+        assert fused.weight.requires_grad is of_weight
+        assert fused.bias.requires_grad is (of_weight if of_bias is None else of_bias)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from collections import OrderedDict
 
 import numpy as np
@@ -679,6 +680,14 @@ def test_init(text):
         return t
 
     stored.same(run(tenon), stored.of_torch(run), 1e-5, 1e-6)
+
+
+def test_gradients_of_no_parameters():
+    for given, warned in ([], 0), ((p for p in ()), 1):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            assert nn.utils.clip_grad_norm_(given, 1.0).item() == 0
+        assert len(seen) == warned and all("empty generator" in str(w.message) for w in seen)
 
 
 def test_clip_and_vector():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
+from types import GeneratorType
 
 import tenon
 from tenon import Tensor
@@ -74,7 +75,12 @@ def clip_grad_norm_(
     foreach: bool | None = None,
 ) -> Tensor:
     """Cuts the norm of all gradients together to max_norm; returns the norm there was."""
-    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    given = parameters
+    parameters = [given] if isinstance(given, Tensor) else list(given)
+    if not parameters and isinstance(given, GeneratorType):
+        warnings.warn(
+            "`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2
+        )
     max_norm, norm_type = float(max_norm), float(norm_type)
     with tenon.no_grad():
         total = get_total_norm(_gradients(parameters), norm_type, error_if_nonfinite)

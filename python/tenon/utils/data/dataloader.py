@@ -204,7 +204,22 @@ class _BaseDataLoaderIter:
     def __next__(self) -> Any:
         data = self._next_data()
         self._num_yielded += 1
+        told = self._IterableDataset_len_called
+        if told is not None and self._num_yielded > told:
+            self._warn_of_length(told)
         return data
+
+    def _warn_of_length(self, told: int) -> None:
+        text = (
+            f"Length of IterableDataset {self._dataset} was reported to be {told} (when accessing "
+            f"len(dataloader)), but {self._num_yielded} samples have been fetched. "
+        )
+        if self._num_workers > 0:
+            text += (
+                "With several workers, each may go through all of it: the dataset's __iter__ has "
+                "to ask get_worker_info() which part is its own."
+            )
+        warnings.warn(text, stacklevel=3)
 
     def _pinned(self, data: Any) -> Any:
         return pin_memory(data, self._pin_memory_device) if self._pin_memory else data

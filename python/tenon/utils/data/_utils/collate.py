@@ -11,6 +11,7 @@ from tenon import Tensor
 
 np_str_obj_array_pattern = re.compile(r"[SaUO]")  # dtypes of NumPy that are no numbers
 _Map = dict[Any, Callable[..., Any]]
+_TEXTS = (str, bytes)  # NumPy's scalars of texts are of these, too
 
 
 def _from_numpy(value: Any) -> bool:
@@ -29,8 +30,12 @@ def default_convert(data: Any) -> Any:
         return type(data)(*(default_convert(value) for value in data))
     if isinstance(data, tuple):
         return [default_convert(value) for value in data]
-    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return type(data)([default_convert(value) for value in data])
+    if isinstance(data, Sequence) and not isinstance(data, _TEXTS):
+        values = [default_convert(value) for value in data]
+        try:
+            return type(data)(values)
+        except TypeError:  # a sequence that is not made from a list, as a range
+            return values
     return data
 
 
@@ -88,7 +93,7 @@ def collate(batch: Any, *, collate_fn_map: _Map | None = None) -> Any:
     for table in (collate_fn_map or {}, default_collate_fn_map):
         if type(first) in table:
             return table[type(first)](batch, collate_fn_map=collate_fn_map)
-        if table is default_collate_fn_map and _from_numpy(first):
+        if table is default_collate_fn_map and _from_numpy(first) and not isinstance(first, _TEXTS):
             return _arrays(batch)
         for kind, fn in table.items():
             if isinstance(first, kind):
