@@ -24,6 +24,10 @@ static tn_status check_classes(int32_t ndim, const int64_t *shape, const tn_view
     if (ndim == 2 && target->ndim > 1)
         return tn_fail(TN_E_SHAPE, 1,
                        "0D or 1D target tensor expected, multi-target not supported");
+    if (ndim == 1 && target->ndim == 1 && target->numel != 1)
+        return tn_fail(TN_E_VALUE, 1,
+                       "For 1D input, 1D target must have size 1, but got target size: %lld",
+                       (long long)target->numel);
     if (ndim == 1 ? target->ndim > 1 || target->numel != 1 : target->ndim != ndim - 1) {
         return tn_fail(TN_E_SHAPE, 1,
                        "Expected target of shape %s to have the dimensions of input %s without the "

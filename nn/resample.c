@@ -78,6 +78,15 @@ tn_status tni_infer_constant_pad_nd(tn_infer *inf, const void *args) {
 /* What reflection and its relatives can reach from within x. */
 static tn_status check_mirrors(const tn_view *x, tn_ints pad, int64_t mode) {
     enum { CONSTANT, REFLECT, REPLICATE };
+    int64_t channels = x->ndim - pad.n / 2 - 1;
+    for (int64_t d = channels; d >= 0 && d < x->ndim; d++) {
+        if (x->shape[d] > 0 || (mode != REFLECT && mode != REPLICATE)) continue;
+        return tn_fail(TN_E_SHAPE, 0,
+                       "Expected %lldD or %lldD (batch mode) tensor with possibly 0 batch size and "
+                       "other non-zero dimensions for input, but got: %s",
+                       (long long)(pad.n / 2 + 1), (long long)(pad.n / 2 + 2),
+                       tni_shape_text_of(x));
+    }
     for (int64_t i = 0; mode != CONSTANT && i < pad.n && i / 2 < x->ndim; i++) {
         int64_t n = x->shape[x->ndim - 1 - i / 2], p = pad.v[i];
         bool fits = mode == REFLECT ? p < n : mode == REPLICATE ? n > 0 : p <= n;

@@ -184,6 +184,16 @@ CALLS: list[Refusal] = [
     (V, "if input is 2D, then offsets has to be None", lambda: F.embedding_bag(i % 3, f, at[1:2])),
     (V, "offsets has to be a 1D Tensor", lambda: F.embedding_bag(at, f, i)),
     (R, "offsets[0] has to be 0", lambda: F.embedding_bag(at, f, tn.tensor([1, 2]))),
+    *((R, "Expected 2D or 3D (batch mode) tensor with possibly 0 batch size",
+       lambda mode=mode, size=size: F.pad(tn.ones(size), (1, 1), mode=mode))
+      for mode in ("reflect", "replicate") for size in ((0, 3), (2, 0), (2, 0, 3), (0, 3, 0))),
+    (R, "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size",
+     lambda: F.pad(tn.ones(1, 0, 3, 3), (1, 1, 1, 1), mode="reflect")),
+    (V, "For 1D input, 1D target must have size 1, but got target size: 3",
+     lambda: F.nll_loss(v, at)),
+    *((R, "Expected non-empty vector or matrix with optional 0-dim batch size, but got: [2, 0]",
+       lambda loss=loss: loss(tn.ones(2, 0), tn.ones(2, 0, dtype=tn.int64)))
+      for loss in (F.multi_margin_loss, F.multilabel_margin_loss)),
     (R, "offsets[-1] can not be greater than input's length 2 but got offsets[-1] of 5",
      lambda: F.embedding_bag(at[:2], f, tn.tensor([0, 5]))),
     (R, "number of offset should be at least 1",

@@ -213,6 +213,15 @@ def gaussian_nll_loss(
     return _nn.gaussian_nll_loss(input, target, var, bool(full), eps, reduction)
 
 
+def _classes_needed(input: Tensor) -> None:
+    """Margins are between classes of a vector or of the rows of a matrix."""
+    if input.dim() not in (1, 2) or input.size(-1) == 0:
+        raise RuntimeError(
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(input.size())}"
+        )
+
+
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -233,6 +242,7 @@ def multi_margin_loss(
     reduction = _reduction(size_average, reduce, reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
+    _classes_needed(input)
     return _nn.multi_margin_loss(input, target, p, margin, weight, reduction)
 
 
@@ -280,6 +290,7 @@ def multilabel_margin_loss(
             f"inconsistent target size: {list(target.size())} for input of size: "
             f"{list(input.size())}"
         )
+    _classes_needed(input)
     reduction = _reduction(size_average, reduce, reduction)
     return _nn.multilabel_margin_loss(input, target, reduction)
 
