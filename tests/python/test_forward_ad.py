@@ -119,7 +119,7 @@ def test_levels_and_errors() -> None:
             fwd.enter_dual_level()
         with pytest.raises(ValueError, match="floating point or complex"):
             fwd.make_dual(x.long(), x)
-        with pytest.raises(RuntimeError, match="shape"):
+        with pytest.raises(RuntimeError, match="different size"):
             fwd.make_dual(x, tn.ones(3))
         with pytest.raises(RuntimeError, match="dtype"):
             fwd.make_dual(x, x.double())
@@ -133,8 +133,8 @@ def test_levels_and_errors() -> None:
         view = dual * 1
         part = view[:1]
         assert fwd.unpack_dual(part).tangent.tolist() == [3]
-        with pytest.raises(NotImplementedError, match="several tensors"):
-            part.add_(1)
+        part.mul_(2)
+        assert fwd.unpack_dual(view).tangent.tolist() == [6, 3]
     assert fwd.unpack_dual(dual).tangent is None
     with pytest.raises(RuntimeError, match="exit"):
         fwd.exit_dual_level()

@@ -140,3 +140,51 @@ def test_jacobians_are_of_real_numbers_and_of_each_argument_once(jacobian: Any) 
         jacobian(lambda x: x.abs())(tn.ones(2, dtype=tn.complex64))
     with pytest.raises(RuntimeError, match="argnums elements must be unique"):
         jacobian(lambda x, y: x * y, argnums=(0, -2))(tn.ones(2), tn.ones(2))
+
+
+def tangent(t: tn.Tensor) -> Any:
+    found = fw.unpack_dual(t).tangent
+    return None if found is None else found.tolist()
+
+
+def test_writes_to_parts_are_writes_to_the_whole() -> None:
+    with fw.dual_level():
+        dual = fw.make_dual(tn.ones(4), tn.tensor([1.0, 2.0, 3.0, 4.0]))
+        front, even = dual[:2], dual[::2]
+        front.mul_(3)
+        assert tangent(dual) == [3.0, 6.0, 3.0, 4.0]
+        assert tangent(even) == [3.0, 3.0] and tangent(front) == [3.0, 6.0]
+        dual.mul_(2)
+        assert tangent(even) == [6.0, 6.0] and tangent(dual * 1) == [6.0, 12.0, 6.0, 8.0]
+
+
+def test_a_tensor_of_no_tangent_gets_one_by_a_part() -> None:
+    with fw.dual_level():
+        plain = tn.ones(4)
+        middle, late = plain[1:3], plain[2:]
+        dual = fw.make_dual(tn.ones(2), tn.tensor([7.0, 8.0]))
+        plain[:2].copy_(dual)
+        assert tangent(plain) == [7.0, 8.0, 0.0, 0.0]
+        assert tangent(middle) == [8.0, 0.0] and tangent(late) == [0.0, 0.0]
+        middle *= 3
+        assert tangent(plain) == [7.0, 24.0, 0.0, 0.0]
+        late[0] = dual[1]
+        assert tangent(middle) == [24.0, 8.0] and tangent(plain.sum()) == 39.0
+
+
+def test_copies_have_tangents_of_their_own() -> None:
+    given = tn.ones(2)
+    with fw.dual_level():
+        dual = fw.make_dual(tn.ones(2), given)
+        copy = tn.zeros(2).copy_(dual)
+        for t in (copy, dual.clone(), dual + 0):
+            fw.unpack_dual(t).tangent.mul_(5)
+        assert given.tolist() == [1.0, 1.0] and tangent(dual) == [1.0, 1.0]
+        with pytest.raises(RuntimeError, match="already has a forward gradient"):
+            fw.make_dual(dual, given)
+        with pytest.raises(RuntimeError, match="itself has a forward gradient"):
+            fw.make_dual(given, dual)
+        bits = fw.make_dual(tn.ones(2, 2), tn.ones(2, 2))
+        pairs = tn.view_as_complex(bits)
+        with pytest.raises(NotImplementedError, match="read as another dtype"):
+            pairs.mul_(2)

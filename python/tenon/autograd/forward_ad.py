@@ -6,8 +6,12 @@ direction of the arguments' tangents, is the tangent of the results: every opera
 has a forward rule, with nothing written twice. It is applied call by call, by a mode that sees
 them, so that nothing of a call is kept once its tangents are known.
 
-What no mode sees has no tangents: attributes such as `.T`, and values that are written into one of
-several views of a dual tensor's memory, which raises.
+What no mode sees has no tangents: attributes such as `.T`.
+
+Note [Written parts]: a write to a view changes the tensor that it is a part of, the root, and other
+parts of that. The root gets a tangent that lies in memory as it does, the write goes to the same
+window of that, too, and every part's tangent is its window from then on: also of parts that were
+taken before there was any tangent, when they are next met.
 """
 
 from __future__ import annotations
@@ -74,6 +78,21 @@ def _pushed(
     return [tenon.zeros_like(o) if f is None else f for o, f in zip(outs, found)]
 
 
+def _reach(t: Tensor) -> int:
+    """How many places of memory t spans."""
+    return 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) if t.numel() else 0
+
+
+def _window(whole: Tensor, root: Tensor, t: Tensor) -> Tensor:
+    """The part of root's tangent that belongs to t, a part of root."""
+    if t.dtype is not root.dtype:
+        raise NotImplementedError(
+            "forward-mode differentiation does not follow writes into parts of a tensor that are "
+            "read as another dtype; clone it first"
+        )
+    return whole.as_strided(t.shape, t.stride(), t.storage_offset() - root.storage_offset())
+
+
 class _Level(TorchFunctionMode):
     """The tangents of one level, by the identity of the tensors that carry them."""
 
@@ -81,6 +100,8 @@ class _Level(TorchFunctionMode):
 
     def __init__(self) -> None:
         self.held: dict[int, tuple[Any, Tensor]] = {}
+        self.roots: dict[int, tuple[Any, Tensor]] = {}  # of views: what they are parts of
+        self.wholes: dict[int, Any] = {}  # roots that parts were written of
 
     def put(self, t: Tensor, tangent: Tensor) -> None:
         key = id(t)
@@ -93,7 +114,16 @@ class _Level(TorchFunctionMode):
 
     def get(self, t: Any) -> Tensor | None:
         ref, tangent = self.held.get(id(t), (None, None))
-        return tangent if ref is not None and ref() is t else None
+        if ref is not None and ref() is t:
+            return tangent
+        if self.wholes and isinstance(t, Tensor) and t._is_view():
+            base = t._base
+            if base is not None and self.wholes.get(id(base), lambda: None)() is base:
+                part = _window(self.held[id(base)][1], base, t)
+                self.put(t, part)
+                self.roots[id(t)] = (weakref.ref(t), base)
+                return part
+        return None
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -141,29 +171,35 @@ class _Level(TorchFunctionMode):
         with tenon.enable_grad():
             pushed = _pushed(outs, variables, tangents, keep) if outs else []
         found = {id(o): t for o, t in zip(outs, pushed, strict=True)}
+        given = [t for t in _tensors((args, kwargs)) if self.get(t) is not None]
+        old = {t._storage_id() for t in tangents if t.layout is tenon.strided}
 
         def handed(t: Tensor) -> Tensor:
             back = t if keep or not t.requires_grad else t.detach()
-            if id(t) in found:
-                self.put(back, found[id(t)])
+            if id(t) not in found:
+                return back
+            tangent = found[id(t)]
+            root = next((g for g in given if g._storage_id() == t._storage_id()), None)
+            if root is not None:
+                self.roots[id(back)] = (weakref.ref(back), self._root_of(root))
+            elif tangent.layout is tenon.strided and tangent._storage_id() in old:
+                tangent = tangent.clone()  # a write to one is none to the other
+            self.put(back, tangent)
             return back
 
         return _mapped(handed, result)
 
     def _written(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A call that writes its first argument: computed on a copy, which is written there."""
+        """A call that writes its first argument: computed on a copy, which is written there. The
+        tangent of the whole tensor that it is a part of takes the part's in."""
         target = args[0]
-        for ref, _ in list(self.held.values()):
-            other = ref()
-            if other is not None and other is not target:
-                if other._storage_id() == target._storage_id():
-                    raise NotImplementedError(
-                        f"{func.__name__}(): forward-mode differentiation does not follow writes "
-                        "into memory that several tensors with tangents look at; clone it first"
-                    )
+        root = self._root_of(target)
+        whole = self._whole(root)
+        if target is not root:
+            self.roots[id(target)] = (weakref.ref(target), root)
         had = self.get(target)
         if had is None:
-            self.put(target, tenon.zeros_like(target))
+            self.put(target, _window(whole, root, target))
 
         def on_copy(f: Any, a: Any, k: Any) -> Tensor:
             copy = a[0].clone()
@@ -182,8 +218,36 @@ class _Level(TorchFunctionMode):
             target.copy_(result)
         else:
             target.detach().copy_(result.detach())
-        self.put(target, pushed)
+        with tenon.set_grad_enabled(keep):
+            _window(whole, root, target).copy_(pushed)
+        others = [ref() for ref, _ in list(self.held.values())]
+        for t in (root, target, *(o for o in others if o is not None)):
+            if t is root or self._root_of(t) is root:
+                self.put(t, _window(whole, root, t))
+        self.wholes[id(root)] = weakref.ref(root)
         return target
+
+    def _root_of(self, t: Tensor) -> Tensor:
+        """What t is a part of: what was a dual tensor when t was taken, or a tensor without one."""
+        ref = self.roots.get(id(t), (None, None))
+        root = ref[1] if ref[0] is not None and ref[0]() is t else None
+        if root is not None:
+            return root
+        base = t._base if t._is_view() and self.held.get(id(t)) is None else None
+        return t if base is None else base
+
+    def _whole(self, root: Tensor) -> Tensor:
+        """A tangent of root's own, which lies in memory as root does."""
+        if root.layout is not tenon.strided or root.numel() != _reach(root):
+            raise NotImplementedError(
+                "forward-mode differentiation does not follow writes into parts of tensors whose "
+                "elements are not side by side in memory; clone them first"
+            )
+        whole = tenon.empty_strided(
+            root.shape, root.stride(), dtype=root.dtype, device=root.device
+        ).zero_()
+        tangent = self.get(root)
+        return whole if tangent is None else whole.copy_(tangent)
 
     def apply_function(self, cls: Any, args: tuple[Any, ...]) -> Any:
         """A Function of the program: by its own jvp, or by what its backward says."""
@@ -310,8 +374,9 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             )
     if tensor.shape != tangent.shape:
         raise RuntimeError(
-            f"Expected tangent to have the shape {tuple(tensor.shape)} of its primal, but it has "
-            f"{tuple(tangent.shape)}"
+            "Trying to set a forward gradient that has a different size than that of the original "
+            f"Tensor, this is not supported. Tensor is of size {list(tensor.shape)} while the "
+            f"given forward gradient is of size {list(tangent.shape)}."
         )
     if tensor.dtype != tangent.dtype or tensor.device != tangent.device:
         raise RuntimeError(
@@ -319,6 +384,16 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"{tensor.device}, but it has {tangent.dtype} on {tangent.device}"
         )
     mode = _current[-1]
+    if mode.get(tensor) is not None:
+        raise RuntimeError(
+            "Making a dual Tensor based on a Tensor that already has a forward gradient at the "
+            "same level 0 is not supported."
+        )
+    if mode.get(tangent) is not None:
+        raise RuntimeError(
+            "Setting a forward grad that itself has a forward gradient at the same level 0 is not "
+            "supported."
+        )
     mode.__exit__()  # the view is not to carry what `tensor` may carry
     try:
         dual = tensor.view_as(tensor)
