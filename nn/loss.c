@@ -273,6 +273,11 @@ tn_status tni_composite_cross_entropy(const void *args, tn_tensor **rets) {
     }
     bool same = x->ndim == target->ndim && x->ndim > 0 &&
                 memcmp(x->shape, target->shape, (size_t)x->ndim * sizeof(int64_t)) == 0;
+    int32_t of_target = tn_view_dtype(target);
+    if (same && x->ndim > 1 && tn_dtype_category(of_target) != TN_CAT_FLOAT)
+        return tn_fail(TN_E_STATE, 1,
+                       "Expected floating point type for target with class probabilities, got %s",
+                       tni_type_text(of_target));
     if (byte_classes(target)) {
         tni_scope s = {0};
         tn_cross_entropy_args wide = *a;
@@ -280,7 +285,7 @@ tn_status tni_composite_cross_entropy(const void *args, tn_tensor **rets) {
         tn_status st = s.st == TN_OK ? tni_composite_cross_entropy(&wide, rets) : s.st;
         return scope_finish(&s, scope_take(&s, st, rets[0]), rets);
     }
-    if (same && tn_dtype_category(tn_view_dtype(target)) == TN_CAT_FLOAT) {
+    if (same && tn_dtype_category(of_target) == TN_CAT_FLOAT) {
         if (a->ignore_index >= 0)
             return tn_fail(TN_E_STATE, 3,
                            "ignore_index is not supported for floating point target");

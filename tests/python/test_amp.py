@@ -29,6 +29,7 @@ def test_rules() -> None:
         assert F.mse_loss(low, x).dtype == F.cross_entropy(low, tn.arange(4)).dtype == tn.float32
         assert tn.cat([low, x]).dtype == (low + x).dtype == tn.float32
         assert tn.relu(low).dtype == tn.exp(low).dtype == tn.bfloat16
+        assert F.prelu(x, x[0]).dtype == tn.nn.PReLU()(x).dtype == tn.bfloat16
         assert tn.relu(x).dtype == tn.float32
         double = x.double()
         assert (double @ double).dtype == tn.float64

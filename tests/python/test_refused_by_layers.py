@@ -189,6 +189,13 @@ CALLS: list[Refusal] = [
       for mode in ("reflect", "replicate") for size in ((0, 3), (2, 0), (2, 0, 3), (0, 3, 0))),
     (R, "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size",
      lambda: F.pad(tn.ones(1, 0, 3, 3), (1, 1, 1, 1), mode="reflect")),
+    *((R, f"Expected target size [{n}], but got {list(shape)}",
+       lambda x=x, shape=shape: F.multi_margin_loss(x, tn.zeros(shape, dtype=tn.int64)))
+      for x, n, shape in ((tn.ones(5, 4), 5, (3,)), (tn.ones(5, 4), 5, ()), (tn.ones(4), 1, (2,)),
+                          (tn.ones(4, 4), 4, (2, 2)))),
+    *((R, "Expected floating point type for target with class probabilities, got Long",
+       lambda size=size: F.cross_entropy(tn.ones(size), tn.zeros(size, dtype=tn.int64)))
+      for size in ((2, 3), (2, 3, 2))),
     (V, "For 1D input, 1D target must have size 1, but got target size: 3",
      lambda: F.nll_loss(v, at)),
     *((R, "Expected non-empty vector or matrix with optional 0-dim batch size, but got: [2, 0]",

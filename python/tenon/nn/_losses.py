@@ -243,6 +243,12 @@ def multi_margin_loss(
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     _classes_needed(input)
+    rows = input.size(0) if input.dim() == 2 else 1
+    if target.dim() > 1 or target.numel() != rows:
+        raise RuntimeError(
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input "
+            f"samples (batch size). Expected target size [{rows}], but got {list(target.size())}."
+        )
     return _nn.multi_margin_loss(input, target, p, margin, weight, reduction)
 
 
