@@ -70,10 +70,22 @@ class PyTreeInfo(NamedTuple):
 
 
 class CodeGen:
-    """How signature and results are written: as they are."""
+    """How signature and results are written: as they are. Classes of one's own say other lines."""
 
     pytree_info: PyTreeInfo | None = None
     body_transformer: BodyTransformer | None = None  # of the lines between them
+
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str) -> str:
+        """The lines with which the function begins; free_vars are its parameters beside self."""
+        return f"def forward({', '.join(['self', *free_vars])}){maybe_return_annotation}:"
+
+    def generate_output(self, output_args: Argument) -> str:
+        """The statement that returns the results, not indented."""
+        return f"return {output_args!r}"
+
+    def additional_globals(self) -> list[tuple[str, Any]]:
+        """Names that these lines use, and what they stand for."""
+        return []
 
     def process_inputs(self, *args: Any) -> Any:
         """Values of the placeholders."""
@@ -405,8 +417,10 @@ class _Writer:
     """Writes one graph as a function."""
 
     def __init__(self, graph: Graph, root: str) -> None:
-        self.graph, self.root, self.tree = graph, root, graph._codegen.pytree_info
+        self.graph, self.root, self.codegen = graph, root, graph._codegen
+        self.tree = self.codegen.pytree_info
         self.globals: dict[str, Any] = {"inf": math.inf, "nan": math.nan}
+        self.globals.update(self.codegen.additional_globals())
         self.wrapped: dict[str, None] = {}
         self.last_use: dict[Node, Node] = {}
         for node in graph.nodes:
@@ -520,6 +534,8 @@ class _Writer:
             value = self.text(node.args[0])
             if self.tree:
                 value = f"pytree.tree_unflatten({value}, self._out_spec)"
+            elif type(self.codegen).generate_output is not CodeGen.generate_output:
+                return self.codegen.generate_output(node.args[0])
             return f"return {value}"
         sign = _IN_PLACE.get(node.target) if node.op == "call_function" else None
         if sign and len(node.args) == 2 and isinstance(node.args[0], Node):
@@ -563,7 +579,7 @@ class _Writer:
                 continue
             free = self.released(node)
             lines.append(f"    {line}" + (f";  {' = '.join(free)} = None" if free else ""))
-        change = self.graph._codegen.body_transformer
+        change = self.codegen.body_transformer
         if change is not None:
             body = "".join(change([f"{line[4:]}\n" for line in lines]))
             lines = [f"    {line}" for line in body.splitlines()]
@@ -573,6 +589,8 @@ class _Writer:
         if wraps:
             self.globals[_MARK.split(".")[0]] = tenon
         head = f"def forward({', '.join([self.root, *wanted])}){result}:"
+        if self.root == "self":
+            head = self.codegen.gen_fn_def(wanted, result)
         return PythonCode(f"\n{wraps}\n\n" + "\n".join([head, *lines, "    "]), self.globals)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import dis
+import enum
 import operator
 import sys
 from collections.abc import Callable, Iterator
@@ -71,6 +72,8 @@ class TracerBase:
             return {k: self.create_arg(v) for k, v in a.items()}
         if isinstance(a, slice):
             return slice(*(self.create_arg(x) for x in (a.start, a.stop, a.step)))
+        if hasattr(type(a), "__fx_create_arg__"):
+            return a.__fx_create_arg__(self)
         if dataclasses.is_dataclass(a) and not isinstance(a, type):
             parts = {f.name: self.create_arg(getattr(a, f.name)) for f in dataclasses.fields(a)}
             return self.create_node("call_function", type(a), (), parts)
@@ -79,7 +82,7 @@ class TracerBase:
     def _leaf(self, a: Any) -> Argument:
         if isinstance(a, Proxy):
             return a.node
-        known = (tenon.dtype, tenon.device, tenon.layout, tenon.memory_format, Node)
+        known = (tenon.dtype, tenon.device, tenon.layout, tenon.memory_format, Node, enum.Enum)
         if isinstance(a, BASE_TYPES + known) or callable(a):
             return a
         raise NotImplementedError(f"argument of type: {type(a)}")

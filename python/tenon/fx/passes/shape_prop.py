@@ -22,10 +22,17 @@ class TensorMetadata(NamedTuple):
     qparams: dict[str, Any]
 
 
+_FORMATS: dict[int, tuple[Any, ...]] = {  # by the number of dimensions
+    0: (tenon.contiguous_format,),
+    4: (tenon.contiguous_format, tenon.channels_last),
+    5: (tenon.contiguous_format, tenon.channels_last_3d),
+}
+
+
 def _extract_tensor_metadata(t: Any, include_contiguity: bool = True) -> TensorMetadata:
     """What ShapeProp notes of a tensor."""
-    packed = include_contiguity and t.is_contiguous()
-    form = tenon.contiguous_format if packed else None
+    forms = _FORMATS.get(t.dim(), _FORMATS[0]) if include_contiguity else ()
+    form = next((f for f in forms if t.is_contiguous(memory_format=f)), None)
     return TensorMetadata(t.shape, t.dtype, t.requires_grad, t.stride(), form, False, {})
 
 
