@@ -45,6 +45,9 @@ static S times(S a, S b) { return a * b; }
 #if TMPL_IS_COMPLEX
 static S log_plus(S a, S b) {
     double _Complex top = creal(a) > creal(b) ? a : b, low = creal(a) > creal(b) ? b : a;
+    if (a != a || b != b) return (S)CMPLX(NAN, NAN);
+    if (creal(low) == creal(top) && isinf(creal(top))) /* their difference is none */
+        return (S)(creal(low) < 0 ? low : clog(cexp(low) + cexp(top)));
     return (S)(top + clog(1.0 + cexp(low - top)));
 }
 #elif TMPL_IS_FLOAT
