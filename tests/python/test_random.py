@@ -693,3 +693,20 @@ def test_dropout_scales_what_it_keeps(philox: None, dtype: str) -> None:
         for drop in (tenon.dropout, tenon.dropout_, tenon.native_dropout):
             with pytest.raises(RuntimeError, match="has to be between 0 and 1, but got"):
                 drop(ramp, p, True)
+
+
+def test_bounds_of_wide_unsigned_integers() -> None:
+    """Kernels see them as signed integers that hold more."""
+    for name, bits in (("uint16", 16), ("uint32", 32)):
+        x = tenon.zeros(200, dtype=getattr(tenon, name))
+        assert x.random_(2**bits - 1, 2**bits).tolist() == [2**bits - 1] * 200
+        assert set(x.random_(0, 2).tolist()) == {0, 1}
+        for bounds, words in (
+            ((0, 2**bits + 1), "to - 1 is out of bounds"),
+            ((2**bits + 1,), "to - 1 is out of bounds"),
+            ((-1, 2), "from is out of bounds"),
+            ((0, 0), "expects 'from' to be less than 'to'"),
+            ((0,), "expects 'from' to be less than 'to'"),
+        ):
+            with pytest.raises(RuntimeError, match=words):
+                x.random_(*bounds)
