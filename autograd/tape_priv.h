@@ -338,9 +338,8 @@ typedef struct tni_ag_thread {
     tn_node *free_nodes[TNI_NODE_CLASSES];
     uint16_t free_count[TNI_NODE_CLASSES];
     tn_agmeta *free_metas;
+    tn_agmeta *dying_metas; /* what a loop that frees them has still to free */
     uint32_t free_meta_count;
-    tn_agmeta *dying_metas;
-    bool freeing_metas;
     uint32_t freeing; /* a loop that frees nodes is running */
     tn_node *dying;   /* what it has still to free */
     uint64_t seq;
@@ -352,6 +351,7 @@ typedef struct tni_ag_thread {
     uint32_t exit_hook;
     uint32_t check_nan;
     uint32_t detect_anomaly;
+    uint32_t freeing_metas; /* such a loop is running */
 } tni_ag_thread;
 extern TN_TLS tni_ag_thread tni_agt;
 void tni_ag_thread_exit_hook(void);
