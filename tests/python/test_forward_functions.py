@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -188,3 +190,14 @@ def test_copies_have_tangents_of_their_own() -> None:
         pairs = tn.view_as_complex(bits)
         with pytest.raises(NotImplementedError, match="read as another dtype"):
             pairs.mul_(2)
+
+
+def test_tensors_are_let_go_before_their_level_ends() -> None:
+    """A view is known as a part of its tensor for as long as there is the view."""
+    with fw.dual_level():
+        dual = fw.make_dual(tn.ones(4), tn.ones(4))
+        view, watched = dual[1:], weakref.ref(dual)
+        assert fw.unpack_dual(view).tangent is not None
+        del dual, view
+        gc.collect()
+        assert watched() is None

@@ -93,10 +93,11 @@ class GradScaler:
     ) -> dict[Any, Tensor]:
         """Multiplies gradients; whether one was not finite, by device: 1 or found_inf's number."""
         found: dict[Any, Tensor] = {}
+        factor = float(inv_scale)
         with tenon.no_grad():
             for device, grads in _gradients(optimizer, allow_fp16).items():
                 found[device] = found_inf.to(device, copy=True)
-                _ops._unscale_(grads, found[device], factor=float(inv_scale))
+                _ops._unscale_(grads, found[device], factor=factor)
         return found
 
     def unscale_(self, optimizer: Any) -> None:

@@ -78,6 +78,17 @@ def _pushed(
     return [tenon.zeros_like(o) if f is None else f for o, f in zip(outs, found)]
 
 
+def _note(table: dict[int, tuple[Any, Tensor]], t: Tensor, value: Tensor) -> None:
+    """Keeps a value for t in a table for as long as t is there."""
+    key = id(t)
+
+    def forget(ref: Any) -> None:
+        if table.get(key, (None,))[0] is ref:
+            del table[key]
+
+    table[key] = (weakref.ref(t, forget), value)
+
+
 def _reach(t: Tensor) -> int:
     """How many places of memory t spans."""
     return 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) if t.numel() else 0
@@ -104,13 +115,7 @@ class _Level(TorchFunctionMode):
         self.wholes: dict[int, Any] = {}  # roots that parts were written of
 
     def put(self, t: Tensor, tangent: Tensor) -> None:
-        key = id(t)
-
-        def forget(ref: Any) -> None:
-            if self.held.get(key, (None,))[0] is ref:
-                del self.held[key]
-
-        self.held[key] = (weakref.ref(t, forget), tangent)
+        _note(self.held, t, tangent)
 
     def get(self, t: Any) -> Tensor | None:
         ref, tangent = self.held.get(id(t), (None, None))
@@ -121,7 +126,7 @@ class _Level(TorchFunctionMode):
             if base is not None and self.wholes.get(id(base), lambda: None)() is base:
                 part = _window(self.held[id(base)][1], base, t)
                 self.put(t, part)
-                self.roots[id(t)] = (weakref.ref(t), base)
+                _note(self.roots, t, base)
                 return part
         return None
 
@@ -181,7 +186,7 @@ class _Level(TorchFunctionMode):
             tangent = found[id(t)]
             root = next((g for g in given if g._storage_id() == t._storage_id()), None)
             if root is not None:
-                self.roots[id(back)] = (weakref.ref(back), self._root_of(root))
+                _note(self.roots, back, self._root_of(root))
             elif tangent.layout is tenon.strided and tangent._storage_id() in old:
                 tangent = tangent.clone()  # a write to one is none to the other
             self.put(back, tangent)
@@ -196,7 +201,7 @@ class _Level(TorchFunctionMode):
         root = self._root_of(target)
         whole = self._whole(root)
         if target is not root:
-            self.roots[id(target)] = (weakref.ref(target), root)
+            _note(self.roots, target, root)
         had = self.get(target)
         if had is None:
             self.put(target, _window(whole, root, target))

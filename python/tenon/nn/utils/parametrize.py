@@ -43,18 +43,23 @@ def _keep(owner: Module, name: str, value: Tensor, trained: bool) -> None:
         owner.register_buffer(name, value)
 
 
+def _difference(a: Tensor, b: Tensor, facts: Sequence[str]) -> tuple[str, Any, Any] | None:
+    """The first of the facts in which two tensors differ, and what it is of each."""
+    found = ((fact, getattr(a, fact), getattr(b, fact)) for fact in facts)
+    return next((f for f in found if f[1] != f[2]), None)
+
+
 def _check_alike(made: Any, original: Tensor) -> None:
     """A function that is not `unsafe` gives tensors of its argument's dtype and shape."""
     if not isinstance(made, Tensor):
         raise ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
-    for fact in ("dtype", "shape"):
-        was, now = getattr(original, fact), getattr(made, fact)
-        if was != now:
-            raise ValueError(
-                f"Registering a parametrization may not change the {fact} of the tensor, unless "
-                f"the `unsafe` flag is enabled.\nunparametrized {fact}: {was}\n"
-                f"parametrized {fact}: {now}"
-            )
+    if differ := _difference(original, made, ("dtype", "shape")):
+        fact, was, now = differ
+        raise ValueError(
+            f"Registering a parametrization may not change the {fact} of the tensor, unless "
+            f"the `unsafe` flag is enabled.\nunparametrized {fact}: {was}\n"
+            f"parametrized {fact}: {now}"
+        )
 
 
 def _check_inverse(parametrization: Any, made: Tensor, value: Tensor) -> None:
@@ -66,14 +71,13 @@ def _check_inverse(parametrization: Any, made: Tensor, value: Tensor) -> None:
     if not isinstance(back, Tensor):
         kind = type(back).__name__
         raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {kind}")
-    for fact in ("dtype", "shape"):
-        was, now = getattr(value, fact), getattr(back, fact)
-        if was != now:
-            raise ValueError(
-                "The tensor returned by parametrization.right_inverse must have the same "
-                f"{fact} as the module's, unless the `unsafe` flag is enabled.\n"
-                f"{fact} of the module's tensor: {was}\nreturned {fact}: {now}"
-            )
+    if differ := _difference(value, back, ("dtype", "shape")):
+        fact, was, now = differ
+        raise ValueError(
+            "The tensor returned by parametrization.right_inverse must have the same "
+            f"{fact} as the module's, unless the `unsafe` flag is enabled.\n"
+            f"{fact} of the module's tensor: {was}\nreturned {fact}: {now}"
+        )
 
 
 class ParametrizationList(ModuleList):
@@ -110,13 +114,12 @@ class ParametrizationList(ModuleList):
                     except NotImplementedError:
                         continue
         if isinstance(parts, Tensor):
-            for fact in ("dtype", "device"):
-                was, now = getattr(original, fact), getattr(parts, fact)
-                if was != now:
-                    raise ValueError(
-                        f"When `right_inverse` outputs one tensor, it may not change the {fact}.\n"
-                        f"original.{fact}: {was}\nright_inverse(original).{fact}: {now}"
-                    )
+            if differ := _difference(original, parts, ("dtype", "device")):
+                fact, was, now = differ
+                raise ValueError(
+                    f"When `right_inverse` outputs one tensor, it may not change the {fact}.\n"
+                    f"original.{fact}: {was}\nright_inverse(original).{fact}: {now}"
+                )
             return parts
         wanted = "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
         if not isinstance(parts, Sequence):
