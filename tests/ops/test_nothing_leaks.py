@@ -44,11 +44,12 @@ def in_use() -> tuple[int, int]:
 
 def grows(step: Callable[[], Any]) -> str:
     """What is more in use after calls, a block each at least; "" where nothing is. What lists of
-    free objects take until they have their lengths does not grow with the number of calls."""
+    free objects and the tables of compiled functions take until they have their lengths, some
+    kilobytes in the first thousands of calls, does not grow with the number of calls."""
     for _ in range(4):
         step()
     more, times = [0, 0], 0
-    for turn in range(6):
+    for turn in range(9):
         times = TIMES << turn
         if turn:
             gc.collect()
