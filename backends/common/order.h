@@ -28,7 +28,9 @@ TMPL_INLINE K key_of(T x) {
     if (a != a) return KEY_LAST;
     if (a == (A)0) k = 0;
     return k & KEY_TOP_BIT ? (K)~k : (K)(k | KEY_TOP_BIT);
-#elif TMPL_DTYPE == TMPL_BOOL || TMPL_DTYPE == TMPL_U8
+#elif TMPL_IS_BOOL
+    return LOAD(k);
+#elif TMPL_DTYPE == TMPL_U8
     return k;
 #else
     return (K)(k ^ KEY_TOP_BIT);

@@ -3,7 +3,8 @@
  *   T          the storage type (uint16_t for f16 and bf16, uint8_t for bool)
  *   A          the type it computes in (float for f16 and bf16)
  *   R, RA      storage and compute type of the real part (T and A unless complex)
- *   LOAD(t), STORE(a)   between T and A;  LOADR, STORER between R and RA
+ *   LOAD(t), STORE(a)   between T and A;  LOADR, STORER between R and RA. Every byte but 0 of a bool
+ *                       is true (views of other memory hold such bytes): what computes loads first
  *   TN_(name)  name_f32_avx2;  ISA_(name)  name_avx2
  * and TMPL_IS_BOOL, _INT, _FLOAT, _COMPLEX, _HALF (f16, bf16) to ask with #if. A file that is
  * compiled per instruction set alone leaves TMPL_DTYPE undefined and gets ISA_ only. */
@@ -204,6 +205,8 @@ TMPL_INLINE double _Complex tmpl_c128(double re, double im) {
 #define TMPL_NAME b8
 typedef uint8_t T;
 typedef uint8_t A;
+#define LOAD(t) ((A)((t) != 0))
+#define STORE(a) ((T)(a))
 #elif TMPL_DTYPE == TMPL_U8
 #define TMPL_NAME u8
 typedef uint8_t T;
