@@ -27,17 +27,19 @@ def holds_bools(args: dict[str, Any]) -> bool:
     return any(isinstance(t, tn.Tensor) and t.dtype == tn.bool for t in flat(list(args.values())))
 
 
-def cases() -> list[Any]:
-    """A case for each operator and sample that takes a bool, whatever its other operands are."""
-    found = []
+def cases() -> dict[str, list[table.Case]]:
+    """By operator, those of all samples that take a bool, whatever their other operands are."""
+    found: dict[str, list[table.Case]] = {}
     for row in table.sampled():
         dtypes = [d for d in ("bool", "float32", "int64") if d in row["dtypes"]]
         for sample in row["samples"]:
             for case in (table.make_case(row, sample, dtype) for dtype in dtypes):
-                if any(isinstance(a, np.ndarray) and a.dtype == np.bool_
-                       for a in flat(list(case.args.values()))):  # fmt: skip
-                    found.append(case)
+                if holds_bools(table.tensor_args(case)):
+                    found.setdefault(row["name"], []).append(case)
     return found
+
+
+CASES = cases()
 
 
 def values(result: Any) -> list[Any]:
@@ -49,9 +51,9 @@ def values(result: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("name", sorted({c.row["name"] for c in cases()}))
+@pytest.mark.parametrize("name", sorted(CASES))
 def test_every_byte_but_0_is_true(name: str) -> None:
-    for case in (c for c in cases() if c.row["name"] == name):
+    for case in CASES[name]:
         plain, odd = table.tensor_args(case), table.tensor_args(case)
         odd = {n: other_bytes(v) for n, v in odd.items()}
         assert holds_bools(odd)
