@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon
-from tenon import Tensor
 from tenon._transform.gradients import (
     grad,
     grad_and_value,
@@ -19,6 +18,7 @@ from tenon._transform.gradients import (
     vjp,
 )
 from tenon._transform.vmap import vmap
+from tenon.nn.utils.stateless import _functional_call
 
 __all__ = [
     "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev",
@@ -74,19 +74,6 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return params, buffers
 
 
-def _owner(module: Any, name: str) -> tuple[Any, str]:
-    path, _, leaf = name.rpartition(".")
-    return (module.get_submodule(path) if path else module), leaf
-
-
-def _known(module: Any, name: str) -> bool:
-    try:
-        owner, leaf = _owner(module, name)
-    except AttributeError:
-        return False
-    return leaf in owner._parameters or leaf in owner._buffers
-
-
 def functional_call(
     module: Any,
     parameter_and_buffer_dicts: Any,
@@ -97,50 +84,24 @@ def functional_call(
     strict: bool = False,
 ) -> Any:
     """Calls the module with these tensors in the place of its own; afterwards it has its own again.
+    What the call puts in a buffer's place stands in the dictionary, if it was given alone.
 
     tie_weights: a tensor that stands under several names is replaced under all of them.
     """
-    given: dict[str, Tensor] = {}
-    single = isinstance(parameter_and_buffer_dicts, dict)
-    if not single and not isinstance(parameter_and_buffer_dicts, list | tuple):
-        raise ValueError(
-            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
-            f"{type(parameter_and_buffer_dicts)}"
-        )
-    for part in [parameter_and_buffer_dicts] if single else parameter_and_buffer_dicts:
-        twice = given.keys() & part.keys()
-        if twice:
-            raise ValueError(f"{sorted(twice)} appeared in multiple dictionaries")
-        given.update(part)
-    unexpected = [name for name in given if not _known(module, name)]
-    own = {
-        **dict(module.named_parameters(remove_duplicate=False)),
-        **dict(module.named_buffers(remove_duplicate=False)),
-    }
-    missing = [name for name in own if name not in given]
-    if unexpected or (strict and missing):
-        raise RuntimeError(
-            f"Error(s) in loading the tensors of {type(module).__name__}: "
-            f"Unexpected key(s): {unexpected}. Missing key(s): {missing if strict else []}."
-        )
-    replaced = dict(given)
-    if tie_weights:
-        by_tensor = {id(own[name]): value for name, value in given.items() if name in own}
-        for name, tensor in own.items():
-            if name not in given and id(tensor) in by_tensor:
-                replaced[name] = by_tensor[id(tensor)]
-    positional = () if args is None else args if isinstance(args, tuple) else (args,)
-    before: list[tuple[Any, str, Any]] = []
-    try:
-        for name, value in replaced.items():
-            owner, leaf = _owner(module, name)
-            slot = owner._parameters if leaf in owner._parameters else owner._buffers
-            before.append((slot, leaf, slot[leaf]))
-            slot[leaf] = value
-        return module(*positional, **(kwargs or {}))
-    finally:
-        for slot, leaf, value in reversed(before):
-            slot[leaf] = value
+    given = parameter_and_buffer_dicts
+    if not isinstance(given, dict):
+        if not isinstance(given, list | tuple):
+            raise ValueError(
+                "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but "
+                f"got {type(given)}"
+            )
+        given = {}
+        for part in parameter_and_buffer_dicts:
+            twice = given.keys() & part.keys()
+            if twice:
+                raise ValueError(f"{sorted(twice)} appeared in multiple dictionaries")
+            given.update(part)
+    return _functional_call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 
 for _name in __all__:

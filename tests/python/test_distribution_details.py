@@ -411,3 +411,25 @@ def test_good_samples_of_wishart_are_drawn_twice_as_by_pytorch() -> None:
     assert slope.isfinite().all()
     two = D.Wishart(tenon.tensor([3.5, 6.0]), tenon.eye(2).expand(2, 2, 2))
     assert two.rsample((5,)).shape == (5, 2, 2, 2) and two.rsample().shape == (2, 2, 2)
+
+
+def test_classes_beside_a_distribution_or_a_transform_are_made_too() -> None:
+    class Shift(D.Transform, tenon.nn.Module):
+        domain = codomain = c.real
+
+        def __init__(self) -> None:
+            super().__init__(cache_size=1)
+            self.by = tenon.nn.Parameter(t([2.0]))
+
+        def _call(self, x: Any) -> Any:
+            return x + self.by
+
+    class Point(D.Distribution, tenon.nn.Module):
+        arg_constraints: dict[str, Any] = {}
+
+        def __init__(self) -> None:
+            super().__init__(event_shape=(1,))
+            self.at = tenon.nn.Parameter(t([3.0]))
+
+    assert Shift()(t([1.0])).tolist() == [3] and list(dict(Shift().named_parameters())) == ["by"]
+    assert list(Point().state_dict()) == ["at"] and Point().event_shape == (1,)

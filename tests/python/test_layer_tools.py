@@ -411,6 +411,70 @@ def test_functional_call_under_its_older_name():
     stored.same(run(tenon), stored.of_torch(run), 1e-9, 1e-12)
 
 
+class Counting(tenon.nn.Module):
+    """Its buffer is another one after each call; one weight has two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = self.v = tenon.nn.Parameter(tenon.ones(2))
+        self.register_buffer("b", tenon.zeros(2))
+        self.plain = tenon.full((2,), 5.0)
+        self.sub = tenon.nn.Linear(2, 2)
+
+    def forward(self, x):
+        self.b = self.b + 1
+        return x * self.w + self.v + self.b + self.plain
+
+
+# The tensors by their numbers -> the result, and what stands in the dictionary afterwards.
+CALLED_WITH = [
+    ({"w": 2.0}, 10.0, {"w": 2.0}),
+    ({"b": 7.0}, 15.0, {"b": 8.0}),
+    ({"plain": 7.0}, 10.0, {"plain": 7.0}),
+    ({"absent": 1.0, "sub.absent": 2.0}, 8.0, {"absent": 1.0, "sub.absent": 2.0}),
+    ({"b": 7.0, "w": 1.0, "v": 1.0}, None, "multiple values for keys \\['v', 'w'\\]"),
+    ({"nosub.w": 1.0}, None, "no attribute `nosub`"),
+    ({"sub": 1.0}, None, "attribute `sub`: Linear"),
+    ({"w": 3}, None, "3 is not an instance"),
+]
+
+
+@pytest.mark.parametrize(("given", "result", "after"), CALLED_WITH)
+def test_tensors_of_a_functional_call(given, result, after):
+    net = Counting()
+    tensors = {n: tenon.full((2,), v) if type(v) is float else v for n, v in given.items()}
+    if result is None:
+        with pytest.raises((ValueError, AttributeError, TypeError), match=after):
+            tenon.func.functional_call(net, tensors, tenon.ones(2))
+    else:
+        assert tenon.func.functional_call(net, tensors, tenon.ones(2)).tolist() == [result] * 2
+        assert {name: t[0].item() for name, t in tensors.items()} == after
+    assert net.w is net.v and net.w.tolist() == [1, 1] and net.plain.tolist() == [5, 5]
+    assert net.b.tolist() == ([0, 0] if "b" in given or result is None else [1, 1])
+    assert not hasattr(net, "absent") and not hasattr(net.sub, "absent")
+
+
+def test_tied_tensors_of_a_functional_call():
+    net, x = Counting(), tenon.ones(2)
+    w, v = tenon.full((2,), 2.0), tenon.full((2,), 3.0)
+    assert tenon.func.functional_call(net, {"w": w, "v": w}, x).tolist() == [10, 10]
+    both = {"w": w, "v": v}
+    assert tenon.func.functional_call(net, both, x, tie_weights=False).tolist() == [12, 12]
+    with pytest.raises(RuntimeError, match="Unexpected key.*'no'.\n.*Missing key.*'b', 'sub.bias'"):
+        tenon.func.functional_call(net, {"w": w, "no": v}, x, strict=True)
+
+
+def test_a_module_within_which_tensors_stand():
+    net = Counting()
+    weight = tenon.full((2,), 2.0)
+    for stacked in (False, True):
+        with tenon.nn.utils.stateless._reparametrize_module(
+            net, {"w": weight}, tie_weights=True, strict=False, stack_weights=stacked
+        ):
+            assert net.w is weight and net.v is weight
+        assert net.w is net.v and net.w.tolist() == [1, 1]
+
+
 def test_skip_init():
     layer = tenon.nn.utils.skip_init(tenon.nn.Linear, 3, 2, dtype=tenon.float64)
     assert layer.weight.shape == (2, 3) and layer.weight.dtype == tenon.float64

@@ -783,3 +783,16 @@ def test_a_parameter_without_a_shape_is_converted():
     assert weight.is_floating_point() and weight.requires_grad and weight.is_leaf
     with pytest.raises(ValueError, match="uninitialized parameter"):
         sum(p.numel() for p in nn.LazyLinear(3).parameters())
+
+
+def test_a_module_that_is_made_anew():
+    """As by a class with two modules as bases: parameters, buffers and children are none."""
+    net = nn.Linear(2, 2)
+    net.plain, net.child = 3, nn.ReLU()
+    net.register_buffer("kept", tenon.ones(1))
+    nn.Module.__init__(net)
+    assert net.plain == 3 and list(net.state_dict()) == []
+    assert not any(hasattr(net, name) for name in ("weight", "child", "kept"))
+    net.add_module("child", nn.Tanh())
+    net.register_buffer("weight", tenon.ones(1))
+    assert list(net._modules) == ["child"] and list(net._buffers) == ["weight"]

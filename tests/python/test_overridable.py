@@ -30,6 +30,15 @@ class Logged(tn.Tensor):
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
+class Raising(tn.overrides.TorchFunctionMode):
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        raise self.error("of the mode")
+
+
 def functions():
     for place in (tn.linalg, F, tn):
         for name in dir(place):
@@ -75,6 +84,24 @@ def test_subclasses_of_tensors():
         assert type(tn.linalg.solve(x, tn.ones(2))) is tn.Tensor
     plain = tn.eye(2).as_subclass(type("Quiet", (tn.Tensor,), {}))
     assert type(tn.linalg.solve(plain, tn.ones(2))) is type(plain)
+
+
+@pytest.mark.parametrize("error", [AttributeError, IndexError, RuntimeError, ValueError])
+def test_errors_of_a_class_are_its_own(error):
+    """Where a function of the package would speak of its argument's type."""
+
+    class Failing:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            raise error("of the class")
+
+    for call in (lambda: F.normalize(Failing()), lambda: F.pad(input=Failing(), pad=[1, 1])):
+        with pytest.raises(error, match="of the class"):
+            call()
+    with pytest.raises(error, match="of the mode"), Raising(error):
+        F.normalize("text")
+    with pytest.raises(TypeError, match=r"normalize\(\): argument 'input'"):
+        F.normalize("text")
 
 
 def test_what_a_module_makes_overridable():

@@ -93,8 +93,10 @@ def test_functional_call():
     y.sum().backward()
     assert w.grad is not None and net[0].weight.grad is None
     assert all(tenon.equal(a, b) for a, b in zip(own, net.parameters()))
-    with pytest.raises(RuntimeError, match="Unexpected key"):
+    with pytest.raises(AttributeError, match="no attribute `2`"):
         functional_call(net, {"2.weight": w}, x)
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        functional_call(net, {**given, "2.weight": w}, x, strict=True)
     with pytest.raises(RuntimeError, match="Missing key"):
         functional_call(net, {"0.weight": w}, x, strict=True)
     assert isinstance(net[0].weight, nn.Parameter)

@@ -139,25 +139,21 @@ def overridable(
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            if entered[0] and sees_whole_functions():
-                from tenon.overrides import _handle, _overloaded
+        if entered[0] and sees_whole_functions():
+            from tenon.overrides import _handle, _overloaded
 
-                found = _overloaded(_askable((*args, *kwargs.values())))
-                return _handle(public or call, found, args, kwargs)
-            for arg in args:
-                if type(arg) not in _PLAIN:
-                    break
-            else:
-                if not kwargs:
-                    if checked:
-                        _check_flags(function, checked, args, kwargs)
-                    return function(*args)
+            found = _overloaded(_askable((*args, *kwargs.values())))
+            return _handle(public or call, found, args, kwargs)
+        for arg in (*args, *kwargs.values()):
+            if type(arg) in _PLAIN:
+                continue
             relevant = _askable((*args, *kwargs.values()))
             if relevant and _C._disable_overrides(0) == 0:
                 from tenon.overrides import handle_torch_function
 
                 return handle_torch_function(public or call, relevant, *args, **kwargs)
+            break
+        try:
             if checked:
                 _check_flags(function, checked, args, kwargs)
             return function(*args, **kwargs)

@@ -28,6 +28,7 @@ class Transform:
         self._cache_size = cache_size
         self._inv: Any = None  # the inverse, as long as somebody holds it
         self._cached_x_y: tuple[Any, Any] = (None, None)
+        super().__init__()  # of a class beside it, as nn.Module
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inv": None, "_cached_x_y": (None, None)}

@@ -42,6 +42,7 @@ class Distribution:
             self._validate_args = validate_args
         if self._validate_args:
             self._check_parameters()
+        super().__init__()  # of a class beside it, as nn.Module
 
     def _check_parameters(self) -> None:
         try:

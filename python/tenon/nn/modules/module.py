@@ -162,13 +162,13 @@ class Module(StateMixin, CallMixin, SlotsMixin):
                 )
         own = self.__dict__
         own["training"] = True
-        own["_parameters"] = Slots(self)
-        own["_buffers"] = Slots(self)
+        self._replace_slots("_parameters", ())
+        self._replace_slots("_buffers", ())
         own["_non_persistent_buffers_set"] = set()
         own["_is_full_backward_hook"] = None
         for hooks in _HOOK_DICTS:
             own[hooks] = OrderedDict()
-        own["_modules"] = Slots(self)
+        self._replace_slots("_modules", ())
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 

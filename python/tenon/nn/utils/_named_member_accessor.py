@@ -26,19 +26,29 @@ def set_tensor(module: Module, name: str, tensor: Tensor | None) -> None:
 
 
 def swap_tensor(module: Module, name: str, tensor: Any, allow_missing: bool = False) -> Any:
-    """Does so, and returns what was there."""
+    """Does so, and returns what was there: _MISSING for nothing, which also takes away."""
     _checked(module, name)
+    if tensor is not _MISSING and not isinstance(tensor, Tensor | None):
+        raise TypeError(f"{tensor} is not an instance of torch.Tensor")
     for table in (module._parameters, module._buffers):
         if name in table:
-            before, table[name] = table[name], tensor
-            return before
-    before = getattr(module, name, _MISSING)
-    if before is _MISSING and not allow_missing:
-        raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
-    if before is not _MISSING and not isinstance(before, Tensor | None):
-        raise TypeError(f"attribute `{name}`: {before} is not an instance of torch.Tensor")
-    setattr(module, name, tensor)
-    return None if before is _MISSING else before
+            before = table.pop(name) if tensor is _MISSING else table[name]
+            break
+    else:
+        table = None
+        before = getattr(module, name, _MISSING)
+        if before is _MISSING and not allow_missing:
+            raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+        if before is not _MISSING and not isinstance(before, Tensor | None):
+            raise TypeError(f"attribute `{name}`: {before} is not an instance of torch.Tensor")
+    if tensor is not _MISSING:
+        if table is None:
+            setattr(module, name, tensor)
+        else:
+            table[name] = tensor
+    elif table is None and before is not _MISSING:
+        delattr(module, name)
+    return before
 
 
 def swap_submodule(module: Module, name: str, submodule: Module) -> Module:
@@ -90,21 +100,18 @@ class NamedMemberAccessor:
     def swap_tensors_dict(
         self, named_tensors: Mapping[str, Any], allow_missing: bool = False
     ) -> tuple[dict[str, Any], list[str]]:
-        """Does so for many; returns those there were, and the paths at which there was none."""
-        before, absent = {}, []
+        """Does so for many; returns what was there, and the paths at which nothing was."""
+        before: dict[str, Any] = {}
         try:
             for name, value in named_tensors.items():
-                try:
-                    before[name] = self.swap_tensor(name, value)
-                except AttributeError:
-                    if not allow_missing:
-                        raise
-                    before[name] = self.swap_tensor(name, value, True)
-                    absent.append(name)
-        except Exception as err:
+                before[name] = self.swap_tensor(name, value, True)
+            absent = [name for name, value in before.items() if value is _MISSING]
+            if absent and not allow_missing:
+                raise RuntimeError(f"Missing key(s): {', '.join(map(repr, absent))}.")
+        except Exception:
             for name, value in before.items():
                 self.swap_tensor(name, value, True)
-            raise RuntimeError("Failed to swap parameters and buffers") from err
+            raise
         return before, absent
 
     def check_keys(self, keys: Iterable[str]) -> tuple[list[str], list[str]]:
