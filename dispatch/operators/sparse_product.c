@@ -63,7 +63,8 @@ tn_status tni_composite__sddmm(const void *args, tn_tensor **rets) {
     tn_tensor *index = tni_t(a->index), *plain = tni_t(a->plain);
     tn_tensor *left = sparse_pick(&s, tni_t(a->left), 0, rows_of(&s, index, plain));
     tn_tensor *right = sparse_pick(&s, tni_t(a->right), 0, plain);
-    return scope_finish(&s, scope_sum(&s, scope_mul(&s, left, right), TN_INTS(1), 0), rets);
+    tn_tensor *r = scope_sum(&s, scope_mul(&s, left, right), TN_INTS(1), 0);
+    return scope_finish(&s, scope_convert(&s, r, tn_view_dtype(a->left)), rets);
 }
 
 static tn_tensor *conjugated(tni_scope *s, tn_tensor *t) {

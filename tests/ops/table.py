@@ -45,6 +45,11 @@ def entries() -> list[dict[str, Any]]:
     return [row for row in rows() if row["ref"] and row["samples"] and row["where"]]
 
 
+def inner() -> list[dict[str, Any]]:
+    """Operators that formulas and gradients call and users do not, with samples."""
+    return [row for row in rows() if row["samples"] and not row["where"]]
+
+
 def sampled() -> list[dict[str, Any]]:
     """Every operator with samples whose results are the same at each call, by its public names."""
     return [
