@@ -241,8 +241,9 @@ static tn_status first_grad(const tn_tensor *leaf, tn_tensor **g, tn_tensor **re
  * stays. */
 static void put_grad(tn_agmeta *m, tn_tensor *before, tn_tensor *sum) {
     tni_ag_lock();
-    bool same = m->grad == before;
-    if (same) m->grad = sum;
+    tn_tensor **place = tni_grad_place(m);
+    bool same = *place == before;
+    if (same) *place = sum;
     tni_ag_unlock();
     if (same) sum = before;
     tn_tensor_unref(&sum);

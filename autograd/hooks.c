@@ -140,12 +140,18 @@ tn_status tn_retain_grad(tn_tensor *t) {
     tni_grad_cell *c = calloc(1, sizeof *c);
     if (!c) return tn_fail(TN_E_MEMORY, -1, "out of memory");
     atomic_store_explicit(&c->refs, 1, memory_order_relaxed);
+    c->grad = tn_grad_ref(t);
     tn_status st = tni_cell_move(c, NULL, n, (uint32_t)nr);
     if (st != TN_OK) {
         tni_cell_unref(c);
         return st;
     }
+    tni_ag_lock();
+    tn_tensor *moved = m->grad;
+    m->grad = NULL;
     m->cell = c;
+    tni_ag_unlock();
+    tn_tensor_unref(&moved);
     m->cell_node = tn_node_ref(n);
     return TN_OK;
 }

@@ -69,20 +69,16 @@ tn_status tn_set_requires_grad(tn_tensor *t, int on) {
     return TN_OK;
 }
 
-static tn_tensor **grad_place(const tn_tensor *t, tn_agmeta *m) {
-    return m->cell && t->grad_fn ? &m->cell->grad : &m->grad;
-}
-
 tn_tensor *tn_grad_get(const tn_tensor *t) {
     tn_agmeta *m = t ? tni_meta_seen(t) : NULL;
-    return m ? *grad_place(t, m) : NULL;
+    return m ? *tni_grad_place(m) : NULL;
 }
 
 tn_tensor *tn_grad_ref(const tn_tensor *t) {
     tn_agmeta *m = t ? tni_meta_seen(t) : NULL;
     if (!m) return NULL;
     tni_ag_lock();
-    tn_tensor *grad = tn_tensor_ref(*grad_place(t, m));
+    tn_tensor *grad = tn_tensor_ref(*tni_grad_place(m));
     tni_ag_unlock();
     return grad;
 }
@@ -117,7 +113,7 @@ tn_status tn_grad_set(tn_tensor *t, tn_tensor *grad) {
     if (grad) TN_TRY(check_grad(t, grad));
     tn_agmeta *m = tni_meta(t);
     if (!m) return TN_E_MEMORY;
-    tn_tensor **place = grad_place(t, m);
+    tn_tensor **place = tni_grad_place(m);
     tni_ag_lock();
     tn_tensor *old = *place;
     *place = tn_tensor_ref(grad);

@@ -281,6 +281,11 @@ static inline tn_tensor *tni_base(const tn_tensor *t) {
     return t->meta->base->storage == t->storage ? t->meta->base : NULL;
 }
 
+/* Where its .grad is: what a tensor keeps as a result stays its gradient when it becomes a leaf. */
+static inline tn_tensor **tni_grad_place(tn_agmeta *m) {
+    return m->cell ? &m->cell->grad : &m->grad;
+}
+
 /* Its history is that of its base. */
 static inline bool tni_follows_base(const tn_agmeta *m) {
     return m->origin == TNI_VIEW_PLAIN || m->origin == TNI_VIEW_MULTIPLE;

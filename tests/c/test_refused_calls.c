@@ -114,9 +114,11 @@ static tn_status pass_on(void *ctx, tn_node *node, tn_tensor *const *grads, int6
 }
 
 static void test_functions_of_a_host(void **state) {
-    tn_host_node own = {.name = "OwnBackward", .apply = pass_on}, empty = {.name = "EmptyBackward"};
+    tn_host_node own = {.name = "OwnBackward", .apply = pass_on, .ctx = &own},
+                 empty = {.name = "EmptyBackward"};
     tn_tensor *x = ones(TN_F64, 2), *other = ones(TN_F64, 2), *none[1] = {NULL}, *out[1] = {NULL};
     tn_tensor *kept = NULL;
+    char name[32];
     const uint32_t dirty = TN_OUTPUT_DIRTY;
     tn_node *n = NULL;
     (void)state;
@@ -130,6 +132,8 @@ static void test_functions_of_a_host(void **state) {
     REFUSED(TN_E_VALUE, "no node of a host function", tn_host_node_finish(NULL, &x, 1, NULL, out));
     OK(tn_host_node_new(&own, &x, 1, &n));
     assert_non_null(n);
+    assert_ptr_equal(tn_host_node_ctx(n), &own);
+    assert_null(tn_host_node_ctx(NULL));
     REFUSED(TN_E_VALUE, "no node of a host function",
             tn_host_node_finish(n, &other, -1, NULL, out));
     REFUSED(TN_E_TYPE, "output 0 of a host function is NULL",
@@ -141,6 +145,9 @@ static void test_functions_of_a_host(void **state) {
     OK(tn_host_node_finish(n, &other, 1, NULL, out));
     REFUSED(TN_E_STATE, "OwnBackward has its outputs already",
             tn_host_node_finish(n, &other, 1, NULL, out));
+    tn_node_call(n, "another name"); /* only nodes of operators take one */
+    assert_string_equal(tn_node_name(n, name, sizeof name), "OwnBackward");
+    tn_node_call(NULL, "another name");
     tn_node_unref(&n);
     tn_tensor_unref(&out[0]);
     tn_tensor_unref(&other);
@@ -213,6 +220,33 @@ static void test_settings(void **state) {
     REFUSED(TN_E_TYPE, "sgd: the options are NULL", tn_sgd_update(empty, empty, empty, NULL));
     REFUSED(TN_E_TYPE, "adam: the options are NULL",
             tn_adam_update(empty, empty, empty, empty, empty, empty, NULL));
+}
+
+static void test_graphs_and_devices(void **state) {
+    tn_graph *g = NULL;
+    (void)state;
+    REFUSED(TN_E_TYPE, "the graph is NULL", tn_graph_begin(NULL, cpu, NULL));
+    REFUSED(TN_E_TYPE, "the graph is NULL", tn_graph_end(NULL));
+    REFUSED(TN_E_TYPE, "the graph is NULL", tn_graph_cancel(NULL));
+    REFUSED(TN_E_TYPE, "the graph is NULL", tn_graph_replay(NULL));
+    REFUSED(TN_E_TYPE, "the graph is NULL", tn_graph_reset(NULL));
+    REFUSED(TN_E_TYPE, "the tensor is NULL", tn_graph_check_read(NULL));
+    OK(tn_graph_new(&g));
+    REFUSED(TN_E_STATE, "nothing has been captured", tn_graph_replay(g));
+    OK(tn_graph_begin(g, cpu, NULL));
+    REFUSED(TN_E_STATE, "graph_begin(): the thread is capturing", tn_graph_begin(g, cpu, NULL));
+    REFUSED(TN_E_STATE, "graph_replay(): the thread is capturing", tn_graph_replay(g));
+    REFUSED(TN_E_STATE, "graph_reset(): the graph is being captured", tn_graph_reset(g));
+    OK(tn_graph_cancel(g));
+    tn_graph_unref(&g);
+    assert_int_equal(tn_device_count(0), 1);
+    assert_int_equal(tn_device_count(77), 0);
+    assert_int_equal(tn_device_count(-1), 0);
+    assert_int_equal(tn_is_deterministic(), 0);
+    tn_set_deterministic(1);
+    assert_int_equal(tn_is_deterministic(), 1);
+    tn_set_deterministic(0);
+    assert_int_equal(tn_is_deterministic(), 0);
 }
 
 static tn_program *recorded(int64_t n, tn_tensor **weight) {
@@ -301,6 +335,7 @@ int main(void) {
         cmocka_unit_test(test_functions_of_a_host),
         cmocka_unit_test(test_streams_and_generators),
         cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_graphs_and_devices),
         cmocka_unit_test(test_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

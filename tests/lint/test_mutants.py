@@ -115,3 +115,8 @@ def test_lanes_that_an_instruction_picks_stay() -> None:
     text = "int f(int a) {\n    v = _mm256_extractf128_ps(a, 1);\n    return g(a, 1);\n}\n"
     [fn] = ctext.functions(text)
     assert [e.start for e in ctext.edits(text, fn, False)] == [text.rindex("1")]
+
+
+def test_parameters_of_c() -> None:
+    heads = "void *(*get)(int), const char *name, float sum[FEW][TOGETHER], int of[], void"
+    assert ctext.parameter_names(heads) == ["get", "name", "sum", "of"]

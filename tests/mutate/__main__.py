@@ -32,14 +32,20 @@ LAYERS = python(
     "module_call parametrize prune"
 )
 STEPS = python("optim optimizer optimizer_edges schedules foreach amp fused wrapped")
-TAPE = python("autograd autograd_functions gradcheck graph forward_ad call_modes tensor vmap meta")
+TAPE = python(
+    TAPE=python(
+        "autograd autograd_edges autograd_functions gradcheck graph forward_ad call_modes "
+        "tensor vmap meta"
+    )  # fmt: skip
+)
+LEFT = ["tests/ops/test_passes_leave_nothing.py"]
 PROGRAMS = python("compile compile_default compile_graphs compile_random export fx jit script")
 SPARSE = python("sparse sparse_reduce sparse_values")
 # Which tests look at a room's code, the first that fits.
 ROOMS = {
     "optim": STEPS,
     "nn": ["tests/ops", *LAYERS, *python("init flex_attention amp")],
-    "autograd": TAPE,
+    "autograd": [*TAPE, *LEFT],
     "dispatch/operators/sparse": SPARSE,
     "dispatch/program": [*PROGRAMS, *python("fusion deferred capture programs export_parts"),
                          "tests/plugins/test_program_device.py"],
@@ -47,12 +53,14 @@ ROOMS = {
     "dispatch/call": ["tests/ops", "tests/plugins/test_lies.py", *TAPE, *SPARSE,
                       *python("profiler deferred amp capture arrays")],
     "dispatch/operators": ["tests/ops", *python("tensor index random sparse arguments options")],
-    "dispatch": [*TAPE, *SPARSE, *python("index random storage dtypes arrays threads deferred run "
-                                        "complex_parts serialization capture library")],
+    "dispatch/door": ["tests/plugins", *python("library")],
+    "dispatch/device": ["tests/plugins", *python("capture random threads")],
+    "dispatch": [*TAPE, *SPARSE, *LEFT, *python("index random storage dtypes arrays threads "
+        "deferred run complex_parts serialization capture library")],
     "backends/cpu": ["tests/ops", *STEPS, *python("random sparse fusion compile")],
     "plugins": ["tests/plugins", *python("library command run")],
-    "python/src": [*TAPE, *SPARSE, *python("index random storage dtypes arrays arguments options "
-        "overrides tensor_types print lists_as_indices module deferred library special "
+    "python/src": [*TAPE, *SPARSE, *LEFT, *python("index random storage dtypes arrays arguments "
+        "options overrides tensor_types print lists_as_indices module deferred library special "
         "serialization vmap_calls saved_subclasses graph call_modes")],
     "python/tenon/optim": STEPS,
     "python/tenon/distributions": python(

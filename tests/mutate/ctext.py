@@ -90,7 +90,7 @@ def parameter_names(text: str) -> list[str]:
         depth += (ch == "(") - (ch == ")")
         if ch != "," or depth:
             continue
-        m = re.search(r"\(\*(\w+)\)|(\w+)(?:\[\w*\])?\s*$", text[start:i])
+        m = re.search(r"\(\*(\w+)\)|(\w+)(?:\[\w*\])*\s*$", text[start:i])
         start = i + 1
         if m and m[2] != "void":
             names.append(m[1] or m[2])

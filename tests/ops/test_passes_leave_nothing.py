@@ -159,6 +159,19 @@ def packed() -> None:
     y.backward()
     with graph.save_on_cpu():
         (X * Y).exp()
+    with graph.saved_tensors_hooks(lambda t: t, lambda t: t.detach().to_sparse()):
+        z = X.exp().sum()
+    with suppress(RuntimeError):
+        z.backward()
+    clear()
+
+
+def views() -> None:
+    y = TABLE * 1
+    for made in (y[1:], y.T, y.expand(2, 4, 2), y.as_strided((2, 2), (1, 1)), y.diagonal()):
+        made.sum()
+    y.mul_(2)
+    y[1:].sum().backward()
     clear()
 
 
@@ -193,7 +206,17 @@ def trained() -> None:
 def half_precision() -> None:
     with tn.autocast("cpu", dtype=tn.bfloat16):
         LAYER(tn.ones(3, 4)).sum().backward()
+        tn.nn.Linear(4, 2)(tn.ones(3, 4))
     LAYER.zero_grad()
+
+
+def lists() -> None:
+    many = [Y] * 20
+    for join in (tn.cat, tn.stack, tn.hstack, tn.vstack, tn.dstack):
+        join(many)
+    tn.block_diag(*many)
+    tn.cat(many).sum().backward()
+    clear()
 
 
 def copies() -> None:
@@ -298,8 +321,8 @@ W = tn.tensor([0.5])
 
 STEPS: list[Callable[[], None]] = [
     broadcast, summed, recorded_sums, twice, sparse_rows, parts, complex_and_wide, changed_slices,
-    functions, failures, hooks, packed, again, forward, transformed, trained, half_precision,
-    indices, arguments, attributes, programs, copies,
+    functions, failures, hooks, packed, views, again, forward, transformed, trained,
+    half_precision, lists, indices, arguments, attributes, programs, copies,
 ]  # fmt: skip
 
 

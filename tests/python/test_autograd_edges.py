@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -224,3 +226,231 @@ def test_modes_that_a_hook_leaves_on_are_off_for_the_next_node() -> None:
     a.register_hook(lambda g: modes.append(tn.is_grad_enabled()))
     b.sum().backward()
     assert modes == [False]
+
+
+# ---- The gradient that a result keeps ------------------------------------------------------------
+
+
+def kept_result() -> tuple[tn.Tensor, tn.Tensor]:
+    """A result that keeps its gradient, and a number computed from it."""
+    y = tn.ones(2, requires_grad=True) * 2
+    y.retain_grad()
+    return y, y.sum()
+
+
+def test_a_kept_gradient_stays_when_the_result_becomes_a_leaf() -> None:
+    y, z = kept_result()
+    z.backward()
+    y.detach_()
+    assert y.is_leaf and y.retains_grad and y.grad.tolist() == [1.0, 1.0]
+    y.requires_grad_()
+    (y * 3).sum().backward()
+    assert y.grad.tolist() == [4.0, 4.0]
+
+
+def test_the_graph_that_a_leaf_has_left_still_adds_to_it() -> None:
+    y, z = kept_result()
+    y.detach_()
+    y.requires_grad_()
+    (y * 3).sum().backward()
+    z.backward()
+    assert y.grad.tolist() == [4.0, 4.0]
+
+
+def test_a_gradient_set_before_it_is_kept_is_added_to() -> None:
+    y = tn.ones(2, requires_grad=True) * 2
+    y.grad = given = tn.full((2,), 5.0)
+    y.retain_grad()
+    assert y.grad is given
+    y.sum().backward()
+    assert y.grad.tolist() == [6.0, 6.0] and given.tolist() == [5.0, 5.0]
+    leaf = tn.zeros(2)
+    leaf.grad = tn.full((2,), 4.0)
+    leaf.mul_(tn.ones(2, requires_grad=True))
+    leaf.retain_grad()
+    leaf.sum().backward()
+    assert leaf.grad.tolist() == [5.0, 5.0]
+
+
+# ---- What functions and hooks hand on ------------------------------------------------------------
+
+
+def gives(gradient: Callable[[], Any]) -> Any:
+    """A function like the identity with another gradient."""
+
+    class Gives(Function):
+        @staticmethod
+        def forward(ctx: Any, x: tn.Tensor) -> tn.Tensor:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, g: tn.Tensor) -> Any:
+            return gradient()
+
+    return Gives.apply
+
+
+def test_gradients_of_complex_tensors_may_be_real_but_not_whole_numbers() -> None:
+    z = tn.ones(2, dtype=tn.complex64, requires_grad=True)
+    gives(lambda: tn.tensor([2.0, 3.0]))(z).abs().sum().backward()
+    assert z.grad.dtype == tn.complex64 and z.grad.tolist() == [2 + 0j, 3 + 0j]
+    with pytest.raises(RuntimeError, match="must be floating point or complex, got Long"):
+        gives(lambda: tn.tensor([2, 3]))(z).abs().sum().backward()
+
+
+def raised(call: Callable[[], Any]) -> str:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the tests compare what it says
+        call()
+    return str(caught.value)
+
+
+def test_errors_of_a_pass_tell_of_its_nodes_where_anomalies_are_looked_for() -> None:
+    def wrong() -> tn.Tensor:
+        return gives(lambda: tn.ones(5))(tn.ones(2, requires_grad=True)).sum()
+
+    def own() -> tn.Tensor:
+        return gives(lambda: 1 / 0)(tn.ones(2, requires_grad=True)).sum()
+
+    told = (
+        "Function GivesBackward returned an invalid gradient at index 0 - got [5] but expected "
+        "shape compatible with [2]"
+    )
+    assert raised(wrong().backward) == told
+    assert raised(own().backward) == "division by zero"
+    with tn.autograd.detect_anomaly():
+        assert raised(wrong().backward).startswith(f"{told}\n\nError detected in GivesBackward.")
+        assert raised(own().backward) == "division by zero"
+
+
+def test_an_input_that_was_written_before_comes_back_with_its_history() -> None:
+    x = tn.ones(2, requires_grad=True)
+    y = x * 1
+    y.mul_(2)
+    Scaled.apply(y).sum().backward()
+    assert x.grad.tolist() == [20.0, 20.0]
+
+
+def test_what_a_function_writes_is_one_of_its_inputs() -> None:
+    class Writes(Function):
+        @staticmethod
+        def forward(ctx: Any, x: tn.Tensor) -> tn.Tensor:
+            y = x * 1
+            ctx.mark_dirty(y)
+            return y
+
+    with pytest.raises(RuntimeError, match="output 0 was marked dirty but is not an input"):
+        Writes.apply(tn.ones(2, requires_grad=True))
+
+
+# ---- Views and changes in place ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shape, strides, offset",
+    [
+        ((2, 3), (0, 1), 0),
+        ((3, 2), (1, 0), 1),
+        ((3, 4), (2, 1), 0),
+        ((3, 3), (1, 1), 0),
+        ((2, 2, 2), (1, 0, 1), 1),
+        ((2, 3, 2), (3, 2, 1), 0),
+        ((2, 1, 3), (3, 0, 1), 2),
+    ],
+)
+def test_gradients_add_up_where_elements_share_a_place(
+    shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> None:
+    x = tn.arange(9.0, requires_grad=True)
+    y = x.as_strided(shape, strides, offset)
+    weights = tn.arange(1.0, y.numel() + 1).reshape(shape)
+    (y * weights).sum().backward()
+    want = [0.0] * 9
+    for at in itertools.product(*map(range, shape)):
+        place = offset + sum(i * s for i, s in zip(at, strides, strict=True))
+        want[place] += weights[at].item()
+    assert x.grad.tolist() == want
+
+
+def test_complex_and_real_views_follow_a_change_of_their_base() -> None:
+    x = tn.ones(2, requires_grad=True)
+    z = tn.complex(x * 1, x * 2)
+    parts = tn.view_as_real(z)
+    z.mul_(2 + 1j)
+    (parts * tn.arange(4.0).reshape(2, 2)).sum().backward()
+    assert x.grad.tolist() == [5.0, 15.0]  # z = x (1 + 2j)(2 + 1j) = 5j x
+    w = tn.ones(2, 2, requires_grad=True)
+    y = w * 1
+    pairs = tn.view_as_complex(y)
+    y.mul_(tn.arange(4.0).reshape(2, 2))
+    (pairs * 2).abs().pow(2).sum().backward()
+    assert w.grad.tolist() == [[0.0, 8.0], [32.0, 72.0]]
+
+
+def test_what_was_written_over_has_its_gradient_in_a_second_pass() -> None:
+    x = tn.tensor([1.0, 2.0], requires_grad=True)
+    w = tn.tensor([3.0, 4.0], requires_grad=True)
+    y = x * 1
+    y.mul_(w)
+    (g,) = tn.autograd.grad(y.pow(2).sum(), w, create_graph=True)  # 2 x^2 w
+    assert g.tolist() == [6.0, 32.0]
+    assert tn.autograd.grad(g.sum(), x)[0].tolist() == [12.0, 32.0]
+
+
+def test_a_view_asks_once_for_the_history_of_its_written_base() -> None:
+    y = base()
+    view, beside = y[:2], y.view(2, 2)
+    y.mul_(2)
+    assert view.grad_fn is view.grad_fn
+    beside.mul_(3)
+    assert view.grad_fn is view.grad_fn and y.grad_fn is y.grad_fn
+
+
+# ---- What is let go of ---------------------------------------------------------------------------
+
+
+def test_hooks_of_saved_tensors_live_as_long_as_what_they_saved() -> None:
+    class Same:
+        def __call__(self, t: Any) -> Any:
+            return t
+
+    pack, unpack = Same(), Same()
+    refs = [weakref.ref(pack), weakref.ref(unpack)]
+    x = tn.ones(2, requires_grad=True)
+    with graph.saved_tensors_hooks(pack, unpack):
+        y = x.pow(2)
+    del pack, unpack
+    assert all(r() is not None for r in refs)
+    y.sum().backward()
+    del y
+    assert all(r() is None for r in refs)
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda ctx, t: ctx.save_for_forward(t),
+        lambda ctx, t: ctx.mark_non_differentiable(t),
+        lambda ctx, t: ctx.mark_dirty(t),
+        lambda ctx, t: setattr(ctx, "own", t),
+    ],
+)
+def test_circles_through_the_context_of_a_function_are_found(
+    keep: Callable[[Any, tn.Tensor], Any],
+) -> None:
+    def circle() -> weakref.ref[tn.Tensor]:
+        made = tn.ones(3)
+
+        class Keeps(Function):
+            @staticmethod
+            def forward(ctx: Any, x: tn.Tensor) -> tn.Tensor:
+                made.context = ctx
+                keep(ctx, made)
+                raise ArithmeticError
+
+        with pytest.raises(ArithmeticError):
+            Keeps.apply(tn.ones(2, requires_grad=True))
+        return weakref.ref(made)
+
+    alive = circle()
+    gc.collect()
+    assert alive() is None
