@@ -33,10 +33,8 @@ LAYERS = python(
 )
 STEPS = python("optim optimizer optimizer_edges schedules foreach amp fused wrapped")
 TAPE = python(
-    TAPE=python(
-        "autograd autograd_edges autograd_functions gradcheck graph forward_ad call_modes "
-        "tensor vmap meta"
-    )  # fmt: skip
+    "autograd autograd_edges autograd_functions gradcheck graph forward_ad call_modes "
+    "tensor vmap meta"
 )
 LEFT = ["tests/ops/test_passes_leave_nothing.py"]
 PROGRAMS = python("compile compile_default compile_graphs compile_random export fx jit script")
