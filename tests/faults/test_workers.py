@@ -271,6 +271,35 @@ def test_an_interrupted_pass_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
     data._workers.close()
 
 
+class _Interrupted:
+    """An end of a channel that sends, and is interrupted before anybody notes it."""
+
+    def __init__(self, end: Any) -> None:
+        self.end = end
+
+    def send(self, data: Any) -> int:
+        self.end.send(data)
+        raise KeyboardInterrupt
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.end, name)
+
+
+def test_after_half_a_message_a_worker_just_ends() -> None:
+    """Nothing more is written where the other side would take it for the rest of a message."""
+    found = iter(loader(lambda: tn.full((1,), 5.0)))
+    next(found)
+    workers = found.workers
+    for channel in workers.channels:
+        channel.end = _Interrupted(channel.end)
+    with pytest.raises(KeyboardInterrupt):
+        next(found)
+    for channel in workers.channels:
+        channel.end = channel.end.end
+    workers.close()
+    assert [process.exitcode for process in workers.processes] == [0] * len(workers.processes)
+
+
 def test_an_interrupted_close_ends_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     data = loader(lambda: time.sleep(100))
     found = iter(data)

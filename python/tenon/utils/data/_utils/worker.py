@@ -31,7 +31,7 @@ from tenon.utils.data._utils.shared import packed, unpacked
 MP_STATUS_CHECK_INTERVAL = 5.0  # seconds between two looks, in loaders other than this one
 _CHECK_SECONDS = 1.0  # how often a waiting side looks whether the other is alive
 _EXIT_SECONDS = 5.0  # for the exit code of a worker that has closed its connection
-_NEW_PASS, _STOP = -1, -2  # in the place of a task's number
+_NEW_PASS = -1  # in the place of a task's number
 
 
 class WorkerInfo(NamedTuple):
@@ -216,7 +216,8 @@ def _work(loader: Any, seeds: tuple[int, Any], worker: int, end: socket.socket) 
             fetch = loader._fetcher()
         except Exception:
             failure = _Failure(worker, "itself ready")
-        while (task := link.receive()).number != _STOP:
+        while True:
+            task = link.receive()
             if task.number == _NEW_PASS:
                 try:
                     loader._begin_pass(unpacked(task))
@@ -469,8 +470,8 @@ class Workers:
                 channel.close()
 
     def _end(self, started: list[Any]) -> None:
-        for worker in range(len(self.channels)):
-            self._tell(worker, _STOP, b"")
+        for channel in self.channels:
+            channel.shut()
         for end, seconds in (
             (None, 0.5),
             ("terminate", 2.0),
