@@ -54,6 +54,8 @@ def save(
     if not hasattr(f, "write"):
         raise TypeError(f"save(): expected a path or a file to write, not {type(f).__name__}")
     _write(obj, f, old)
+    if hasattr(f, "flush"):  # whoever opens its path finds all of it
+        f.flush()
 
 
 def _pickled() -> Any:

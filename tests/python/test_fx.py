@@ -98,6 +98,18 @@ def test_nodes_are_replaced() -> None:
     assert tn.equal(gm(x, y), x - y + x * y)
 
 
+def test_places_of_new_nodes_without_a_with() -> None:
+    graph = fx.symbolic_trace(lambda x: tn.relu(x).abs()).graph
+    relu = next(n for n in graph.nodes if n.name == "relu")
+    graph.inserting_after(relu)
+    graph.call_function(tn.sin, (relu,))
+    with graph.inserting_before(relu):
+        graph.call_function(tn.cos, relu.args)
+    graph.call_function(tn.tan, (relu,))
+    graph.lint()
+    assert [n.name for n in graph.nodes] == ["x", "cos", "relu", "tan", "sin", "abs_1", "output"]
+
+
 def test_patterns() -> None:
     def fn(x: tn.Tensor, w: tn.Tensor) -> tn.Tensor:
         a = tn.relu(x + w)

@@ -718,3 +718,11 @@ def test_the_checksum_is_that_of_zip_archives() -> None:
             part = memoryview(data)[start : start + size]
             assert tenon._C._crc32(part, size) == zlib.crc32(part, size)
     assert tenon._C._crc32(data[100:], tenon._C._crc32(data[:100])) == zlib.crc32(data)
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_file_that_is_still_open_holds_what_was_saved(tmp_path, new):
+    path = tmp_path / "x.pt"
+    with open(path, "wb") as file:
+        tenon.save({"x": tenon.ones(3)}, file, _use_new_zipfile_serialization=new)
+        assert tenon.load(path)["x"].tolist() == [1, 1, 1]

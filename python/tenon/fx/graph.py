@@ -285,13 +285,12 @@ class Graph:
     def output(self, result: Argument, type_expr: Any = None) -> Node:
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
-    @contextlib.contextmanager
-    def _inserting(self, insert: Callable[[Node], None]) -> Iterator[None]:
-        before, self._insert = self._insert, insert
-        try:
-            yield
-        finally:
-            self._insert = before
+    def _inserting(self, insert: Callable[[Node], None]) -> contextlib.ExitStack:
+        """Takes effect at once, so that it may be called without a `with`, for good."""
+        until = contextlib.ExitStack()
+        until.callback(setattr, self, "_insert", self._insert)
+        self._insert = insert
+        return until
 
     def inserting_before(self, n: Node | None = None) -> Any:
         """New nodes come in front of n inside the `with`, in order; without n in front of all
