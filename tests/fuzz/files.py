@@ -1,4 +1,5 @@
-"""Reads files that are cut off or have bytes changed: .pt, .safetensors, .npy, plugin manifests.
+"""Reads files that are cut off or have bytes changed: .pt, .safetensors, .npy, programs of
+`jit` and `export`, plugin manifests.
 The readers say what is wrong in an exception of theirs; they never end the process, take more
 memory than the file can mean, or raise what only a mistake in them would raise.
 
@@ -42,6 +43,9 @@ def samples(folder: Path) -> list[tuple[str, bytes]]:
     tn.save(state, folder / "a.pt")
     safetensors.save_file({"w": t, "n": tn.arange(3)}, folder / "a.safetensors", {"k": "v"})
     npy.save(folder / "a.npy", t)
+    net = tn.nn.Sequential(tn.nn.Linear(3, 2), tn.nn.BatchNorm1d(2))
+    tn.export.save(tn.export.export(net, (tn.ones(4, 3),)), folder / "a.pt2")
+    tn.jit.save(tn.jit.trace(net.eval(), tn.ones(4, 3)), folder / "a.tng")
     (folder / "a.json").write_text(MANIFEST, encoding="utf-8")
     return [(p.suffix, p.read_bytes()) for p in sorted(folder.glob("a.*"))]
 
@@ -73,6 +77,8 @@ def read(suffix: str, path: Path) -> None:
         ".pt": tn.load,
         ".safetensors": safetensors.load_file,
         ".npy": npy.load,
+        ".pt2": lambda path: tn.export.load(path).module().state_dict(),
+        ".tng": lambda path: tn.jit.load(path).state_dict(),
     }
     found = readers[suffix](path)
     for t in found.values() if isinstance(found, dict) else [found]:

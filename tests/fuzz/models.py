@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import programs
 import tenon as tn
 from tenon import _program
 from tenon.io.errors import FileFormatError
@@ -64,6 +65,7 @@ def _programs() -> list[bytes]:
 _VALUES = (
     None, True, 0, -1, 2**70, 1.5, float("nan"), "", "a.b", "forward", "__class__", "x" * 50, [],
     {}, [[]], [None], {"": None}, [[[[]]]], {"kind": "module"}, "\ud800", ["a", ["b"]], "[" * 9000,
+    "x=exit(9)", 'x", exit(9)) #',
     {"type": "collections.namedtuple", "context": "this:c", "children_spec": []},
     {"type": "collections.deque", "context": "-1", "children_spec": []},
 )  # fmt: skip
@@ -121,6 +123,7 @@ def read_noted(path: Path) -> None:
         except FileFormatError as err:
             assert str(err)
             continue
+        programs.look_at(made)
         if isinstance(made, tn.jit._Runs) and "program" in vars(made):
             repr(made)
             leaves = [tn.ones([abs(n) for n in v[2]]) for v in made.program.inputs]

@@ -316,8 +316,61 @@ def test_a_second_call_that_differs_is_another_module() -> None:
     assert set(tree.state_dict()) == set(net.state_dict())
     with tn.no_grad():
         tree.part.p.mul_(2)
+        assert not tn.equal(tree.part.p, net.part.p)  # it has weights of its own
+        net.part.p.mul_(2)
     for a, b in zip(tree(x), net(x), strict=True):
         assert tn.equal(a, b)
+
+
+class Count(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("n", tn.zeros(1))
+
+    def forward(self, x: Any) -> None:
+        self.n.add_(1)
+
+
+class Counted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count, self.last = Count(), nn.Linear(2, 2)
+
+    def forward(self, x: Any) -> Any:
+        self.count(x)
+        y = self.last(x)
+        self.count(y)
+        return y
+
+
+def test_modules_that_are_called_for_what_they_write() -> None:
+    net, x = Counted(), tn.randn(3, 2)
+    tree = unflatten(export(net, (x,)))
+    assert tn.equal(tree(x), net(x)) and tree.count.n.item() == 2
+
+
+class Named(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.a_weight = nn.Linear(2, 2), nn.Parameter(tn.ones(2))
+        self.m = nn.ModuleDict({'k"y': nn.Linear(2, 2), "a b": nn.Linear(2, 2)})
+
+    def forward(self, d: Any, **named: Any) -> Any:
+        x = self.a(d["my key"]) * d["class"] + self.a_weight + named["a-b"]
+        return self.m["a b"](self.m['k"y'](x))
+
+
+def test_names_that_python_has_not() -> None:
+    net, d, named = Named(), {"my key": tn.randn(2), "class": tn.randn(2)}, {"a-b": tn.randn(2)}
+    ep = export(net, (d,), named)
+    takes = [n.target for n in ep.graph.find_nodes(op="placeholder")]
+    assert takes[-3:] == ["d_my_key", "d_class", "named_a_b"] and len({*takes}) == len(takes)
+    wanted = net(d, **named)
+    for made in (ep.module(), unflatten(ep)):
+        made.recompile()
+        assert tn.equal(made(d, **named), wanted)
+    flat = ep.graph_module(*ep.parameters(), d["my key"], d["class"], named["a-b"])
+    assert tn.equal(flat[0], wanted)
 
 
 class Splits(nn.Module):

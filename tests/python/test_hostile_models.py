@@ -3,12 +3,15 @@ exception, import nothing, and take time and memory in proportion to the file.""
 
 from __future__ import annotations
 
+import builtins
 import io
 import json
 import sys
+import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +19,9 @@ import tenon as tn
 from tenon import _program
 from tenon.io.errors import FileFormatError
 from tenon.utils import _pytree
+
+sys.path.append(str(Path(__file__).parents[1] / "fuzz"))
+import programs  # noqa: E402
 
 LOADS = (tn.jit.load, tn.export.load)
 
@@ -107,7 +113,8 @@ def put(value: Any, *path: str) -> Callable[[dict[str, Any]], Any]:
         put([-1], "outputs", "tensors"), put([[]], "inputs", "fixed"), put([], "inputs", "fixed"),
         put([7], "outputs", "numbers"), put(3, "inputs"), put({"a": 1}, "extra"),
         put([["x"]], "scopes"), put([5], "scope_of"), put("[" * 5000, "outputs", "spec"),
-        put([], "inputs", "tensors"),
+        put([], "inputs", "tensors"), put([], "scope_of"), put([[["forward", 0]]], "scopes"),
+        put({"": "x"}, "ties"), put({"a..b": "x"}, "ties"), put({"__class__": "x"}, "ties"),
     ],
 )  # fmt: skip
 def test_notes_that_are_wrong(load: Any, change: Any) -> None:
@@ -123,6 +130,67 @@ def test_notes_of_another_reader() -> None:
         tn.export.load(data)
     with pytest.raises(FileFormatError, match="begins|begin"):
         tn.export.load(io.BytesIO(b"no program at all"))
+
+
+class Names(tn.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = tn.nn.Linear(2, 2)
+        self.register_buffer("kept", tn.ones(2))
+
+    def forward(self, taken: tn.Tensor) -> tn.Tensor:
+        return self.layer(taken) + self.kept
+
+
+@pytest.mark.parametrize("name", ["taken", "layer.weight", "kept"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x=ran.append(1)", "x: ran.append(1)", "x): ran.append(1)\n#", "*x=ran.append(1)",
+        'x", ran.append(1)) #', "x', ran.append(1)) #", "x\n    ran.append(1)",
+        'x"), ran.append(1), ("', "x\\", "if", "a b", "taken", "ä\ud7ff'\"",
+    ],
+)  # fmt: skip
+def test_names_are_no_code(name: str, text: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """Inputs and weights are named by the file, and graphs become Python."""
+    ran: list[int] = []
+    monkeypatch.setattr(builtins, "ran", SimpleNamespace(append=ran.append), raising=False)
+    text = text.replace("ran.append(1)", "exec('ran' + chr(46) + 'append(1)')")  # a place has dots
+    net = Names()
+    data = tn.export.export(net, (tn.ones(2),)).program.to_bytes()
+    reader = programs.Reader(data)
+    parts = reader.graph()
+    for part in parts:
+        if part.form == "s" and part.value == name:
+            part.value = text
+    weights = data[reader.data_at : reader.data_at + reader.data_n]
+    file = programs.file_of(parts, weights, reader.version)
+    ep = tn.export.load(io.BytesIO(file))
+    wanted = net(tn.ones(2)).detach()
+    module = ep.module()
+    module.recompile()
+    assert tn.equal(module(tn.ones(2)).detach(), wanted)
+    held = [*ep.state_dict.values()]
+    assert tn.equal(ep.graph_module(*held, tn.ones(2))[0].detach(), wanted)
+    assert tn.equal(tn.export.unflatten(ep)(tn.ones(2)).detach(), wanted)
+    ep.run_decompositions().graph_module  # noqa: B018
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module.to_folder(tmp_path, "Told")
+    exec(compile((tmp_path / "module.py").read_text(encoding="utf-8"), "told", "exec"), {})
+    tn.jit.load(io.BytesIO(file))
+    assert not ran
+
+
+def test_devices_that_are_not_there() -> None:
+    data = tn.export.export(Names(), (tn.ones(2),)).program.to_bytes()
+    reader = programs.Reader(data)
+    parts = reader.graph()
+    next(p for p in parts if p.value == "cpu:0").value = "nowhere:0"
+    file = programs.file_of(parts, data[reader.data_at :], reader.version)
+    for load in LOADS:
+        with pytest.raises(FileFormatError, match="nowhere"):
+            load(io.BytesIO(file))
 
 
 # ---- ONNX ----------------------------------------------------------------------------------------

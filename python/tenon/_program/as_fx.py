@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 import operator
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -129,7 +130,16 @@ class _Builder:
         self.root: dict[str, Any] = {}
         self.sizes: dict[str, fx.Node] = {}
         self.weights = program.weights
+        self.targets: set[str] = set()
         self.acting: list[fx.Node] = []  # whatever becomes of their results
+
+    def placeholder(self, name: str) -> fx.Node:
+        """One whose target is a name that no other one has."""
+        made = self.graph.placeholder(name)
+        if not name.isidentifier() or keyword.iskeyword(name) or name in self.targets:
+            made.target = made.name
+        self.targets.add(made.target)
+        return made
 
     def weight(self, i: int, name: str, tensor: Any) -> None:
         path = name or f"_constant{len(self.root)}"
@@ -225,7 +235,7 @@ class _Builder:
         values = self.data["values"]
         for i in takes:
             name = values[i]["name"] or f"v{i}"
-            self.nodes[i] = self.graph.placeholder(name)
+            self.nodes[i] = self.placeholder(name)
             self.note(self.nodes[i], i)
         places = [i for i, v in enumerate(values) if v["role"] == "weight"]
         for i, (name, _, tensor) in zip(places, self.weights, strict=True):

@@ -17,6 +17,7 @@ from tenon import _program
 from tenon._program import Program
 from tenon.io.atomic import open_to_read
 from tenon.io.errors import FileFormatError
+from tenon.nn import Module
 
 _FOREIGN = "the file holds a program that jit has not made"
 _KINDS = ("module", "function", "script")
@@ -46,7 +47,7 @@ def read(source: Any, what: str) -> Program:
         open_to_read(name).close()  # what lies there may be no file's fault
     try:
         return _program.load(source)
-    except (ValueError, ImportError) as err:  # the latter: a plugin that is not there
+    except (ValueError, ImportError, RuntimeError) as err:  # the latter two: no such plugin, device
         raise FileFormatError(f"{what}: {name}: {err}") from None
 
 
@@ -72,7 +73,23 @@ def of(program: Program) -> dict[str, Any]:
     _check(isinstance(modules, list) and all(_is_list(m) and len(m) == 2 for m in modules),
            "modules")  # fmt: skip
     _check(_scopes_fit(note), "scopes")
+    if "scope_of" in note:
+        _check(len(note["scope_of"]) == len(program.data["nodes"]), "scope_of")
+    _check_places(program, note)
     return note
+
+
+def _check_places(program: Program, note: dict[str, Any]) -> None:
+    """Weights and modules can be put where they are named, each at a place of its own."""
+    weights = [*(n for n, _, _ in program.weights if n), *note.get("ties", {})]
+    modules = {path for scope in note.get("scopes", []) for path, _ in scope}
+    for path in (*weights, *modules):
+        if not all(part and not hasattr(Module, part) for part in path.split(".")):
+            raise FileFormatError(f"the note of a program: {path!r} is no place in a module")
+    parts = (path.split(".") for path in weights)
+    modules |= {".".join(p[:i]) for p in parts for i in range(1, len(p))}
+    if len(set(weights)) < len(weights) or not modules.isdisjoint(weights):
+        raise FileFormatError("the note of a program: two of its weights have one place")
 
 
 def _check(good: bool, key: str) -> None:

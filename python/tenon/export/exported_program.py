@@ -366,7 +366,7 @@ class _Lifted(as_fx._Builder):
         if not name:
             self.constants += 1
             name = f"lifted_tensor_{self.constants - 1}"
-        self.nodes[i] = self.graph.placeholder(_KINDS[kind][1] + name.replace(".", "_"))
+        self.nodes[i] = self.placeholder(_KINDS[kind][1] + name.replace(".", "_"))
         self.note(self.nodes[i], i)
         return name
 
@@ -391,13 +391,13 @@ def _lifted(ep: ExportedProgram) -> tuple[fx.GraphModule, ExportGraphSignature]:
     for at, fixed in enumerate(given.fixed):
         if at in given.tensors:
             i = next(inputs)
-            builder.nodes[i] = builder.graph.placeholder(values[i]["name"])
+            builder.nodes[i] = builder.placeholder(values[i]["name"])
             builder.note(builder.nodes[i], i)
             arg: Any = TensorArgument(builder.nodes[i].name)
         else:
             side, first, *rest = (key_text(k) for k in paths[at])
             own = names[int(first)] if side == "0" and int(first) < len(names) else first
-            arg = ConstantArgument(builder.graph.placeholder("_".join([own, *rest])).name, fixed)
+            arg = ConstantArgument(builder.placeholder("_".join([own, *rest])).name, fixed)
         specs.append(InputSpec(InputKind.USER_INPUT, arg, None))
     for node in data["nodes"]:
         builder.node(node)

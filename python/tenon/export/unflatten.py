@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from tenon import fx, jit
-from tenon._program import as_fx
+from tenon._program import PARAMETER, as_fx
 from tenon._program.traced import Layout
 from tenon.export.exported_program import ExportedProgram
 from tenon.nn import Module
@@ -109,9 +109,11 @@ class _Part:
             target = self._call(group, inner, path, place, given, results)
             read(given)
             call = graph.call_module(target, tuple(made[n] for n in given))
-            made[results[0]] = call
-            for i, node in enumerate(results if len(results) > 1 else ()):
-                made[node] = graph.call_function(operator.getitem, (call, i))
+            for i, node in enumerate(results):  # none where it was called for what it writes
+                part = (
+                    call if len(results) == 1 else graph.call_function(operator.getitem, (call, i))
+                )
+                made[node] = part
         read(gives)
         out = tuple(made[n] for n in gives)
         graph.output(out[0] if scope and len(out) == 1 else out)
@@ -177,7 +179,7 @@ def _grouped(nodes: list[fx.Node], depth: int) -> list[tuple[list[fx.Node], Scop
 def unflatten(module: ExportedProgram, flat_args_adapter: Any = None) -> UnflattenedModule:
     """The program as a tree of modules with the names, parameters and buffers of the exported
     one, whose parts can be called, looked at and replaced. A second call of a module is another
-    one, `name@1`, with the same weights."""
+    one, `name@1`, with the same weights. The tree has weights of its own."""
     program, note = module.program, module._note
     if "scope_of" not in note:
         raise RuntimeError("unflatten: the program was traced and not exported")
@@ -197,13 +199,17 @@ def unflatten(module: ExportedProgram, flat_args_adapter: Any = None) -> Unflatt
     made = UnflattenedModule(part.graph(inner, (), "", takes, gives), note, program)
     for place, inside in part.modules.items():
         made._put_at(place, inside)
-    tensors = {n: t for n, _, t in program.weights if n}
-    wanted, parameters = set(note.get("grads", ())), dict(module.named_parameters())
-    for name, tensor in tensors.items():
-        if name in parameters and not isinstance(tensor, Parameter):
-            tensors[name] = tensor = Parameter(tensor, requires_grad=name in wanted)
+    tensors: dict[str, Any] = {}
+    trained, lasting = set(note.get("grads", ())), module.state_dict.keys()
+    for name, kind, t in program.weights:
+        if not name:
+            continue
+        tensors[name] = tensor = t.detach().clone()
+        if kind == PARAMETER:
+            trains = t.requires_grad if isinstance(t, Parameter) else name in trained
+            tensors[name] = tensor = Parameter(tensor, requires_grad=trains)
         for place in (name, *others.get(name, ())):
-            made._put_at(place, tensor, name in module.state_dict)
+            made._put_at(place, tensor, name in lasting)
             part.held.pop(place, None)
     for place, name in part.held.items():  # read where it is not at home: no state of the module
         owner, _, last = place.rpartition(".")

@@ -422,9 +422,26 @@ class _Writer:
         self.globals.update(self.codegen.additional_globals())
         self.wrapped: dict[str, None] = {}
         self.last_use: dict[Node, Node] = {}
+        self.parameters = self.parameter_names()
         for node in graph.nodes:
             for used in node.all_input_nodes:
                 self.last_use[used] = node
+
+    def parameter_names(self) -> dict[Node, str]:
+        """The targets of placeholders, where they can be names that no other parameter has.
+        Targets come from files, too: they must say nothing else."""
+        found: dict[Node, str] = {}
+        taken = {self.root}
+        for node in self.graph.nodes:
+            if node.op != "placeholder":
+                continue
+            name = str(node.target).lstrip("*")
+            if not name.isidentifier() or keyword.iskeyword(name) or name in taken:
+                name = node.name
+            taken.add(name)
+            stars = re.match(r"\*{0,2}", str(node.target))
+            found[node] = (stars[0] if stars else "") + name
+        return found
 
     def named(self, fn: Any) -> str:
         """What stands for an object in the code."""
@@ -505,7 +522,8 @@ class _Writer:
         for part in path.split("."):
             text += f".{part}" if part.isidentifier() and not keyword.iskeyword(part) else ""
             if not part.isidentifier() or keyword.iskeyword(part):
-                text = f'getattr({text}, "{part}")'
+                quoted = f'"{part}"' if re.fullmatch(r"\w+", part) else repr(part)
+                text = f"getattr({text}, {quoted})"
         return text
 
     def call(self, node: Node) -> str:
@@ -527,7 +545,7 @@ class _Writer:
 
     def statement(self, node: Node) -> str | None:
         if node.op == "placeholder":
-            raw = str(node.target).lstrip("*")
+            raw = self.parameters[node].lstrip("*")
             return None if raw == node.name or self.tree else f"{node.name} = {raw}"
         if node.op == "output":
             value = self.text(node.args[0])
@@ -550,7 +568,7 @@ class _Writer:
         return done if node.users else [*done, node.name]
 
     def parameter(self, node: Node) -> str:
-        name = f"{node.target}{self.typed(node)}"
+        name = f"{self.parameters[node]}{self.typed(node)}"
         return f"{name} = {self.text(node.args[0])}" if node.args else name
 
     def signature(self) -> tuple[list[str], list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import re
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -161,23 +162,24 @@ class GraphModule(Module):
         tenon.save(self.state_dict(), folder / "state_dict.pt")
         head = str(tenon.float32).split(".")[0]
         lines, left = [], []
-        for name, module in self.named_children():
+        for i, (name, module) in enumerate(self.named_children()):
             text = repr(module)
             if type(module).__name__ not in _TOLD or type(module).__module__[:9] != "tenon.nn.":
                 left.append(name)
-                tenon.save(module, folder / f"{name}.pt")
-                path = folder / f"{name}.pt"
-                text = f"{head}.load(r'{path}', weights_only=False)"
-            lines.append(f"setattr(self, '{name}', {text})")
+                path = folder / (f"{name}.pt" if re.fullmatch(r"[\w-]+", name) else f"part-{i}.pt")
+                tenon.save(module, path)
+                text = f"{head}.load({str(path)!r}, weights_only=False)"
+            lines.append(f"setattr(self, {name!r}, {text})")
         for name, t in self._buffers.items():
             if t is not None:
                 made = f"{head}.empty({list(t.shape)}, dtype={t.dtype})"
-                lines.append(f"self.register_buffer('{name}', {made})")
+                lines.append(f"self.register_buffer({name!r}, {made})")
         for name, t in self._parameters.items():
             if t is not None:
                 made = f"{head}.nn.Parameter({head}.empty({list(t.shape)}, dtype={t.dtype}))"
-                lines.append(f"setattr(self, '{name}', {made})")
-        lines.append(f"self.load_state_dict({head}.load(r'{folder / 'state_dict.pt'}'))")
+                lines.append(f"setattr(self, {name!r}, {made})")
+        state = str(folder / "state_dict.pt")
+        lines.append(f"self.load_state_dict({head}.load({state!r}))")
         code = self.graph.python_code()
         imports = [f"import {head}", f"from {head}.nn import *"]
         for name, value in code.globals.items():
