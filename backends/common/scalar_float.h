@@ -251,6 +251,7 @@ TMPL_INLINE A f_relu(A x) { return x < 0 ? K_(0) : x; }
 TMPL_INLINE A f__relu_step(A x, A h) { return f_relu(x + h); }
 TMPL_INLINE A f__relu_backward(A g, A y) { return y <= 0 ? K_(0) : g; }
 TMPL_INLINE A f_threshold(A x, A t, A v) { return x <= t ? v : x; }
+TMPL_INLINE A f__threshold_backward(A g, A x, A t) { return x <= t ? K_(0) : g; }
 TMPL_INLINE A f__masked_scale(A x, uint8_t keep, A scale) { return x * (keep ? scale : K_(0)); }
 TMPL_INLINE A f__prelu(A x, A slope) { return x > 0 ? x : x * slope; }
 TMPL_INLINE A f_leaky_relu(A x, A slope) { return x > 0 ? x : x * slope; }
@@ -310,7 +311,10 @@ TMPL_INLINE A f__fake_quantize_backward(A g, A x, A scale, A zero, A low, A high
 }
 TMPL_INLINE A f_hardsigmoid(A x) { return f_hardtanh(x + 3, K_(0), K_(6)) / K_(6); }
 TMPL_INLINE A f_hardswish(A x) { return x * f_hardtanh(x + 3, K_(0), K_(6)) / K_(6); }
-TMPL_INLINE A f_hardshrink(A x, A l) { return x >= -l && x <= l ? K_(0) : x; }
+TMPL_INLINE A f_hardshrink(A x, A l) {
+    l = LOAD(STORE(l)); /* the border is a number of the dtype: an element equal to it is dropped */
+    return x >= -l && x <= l ? K_(0) : x;
+}
 TMPL_INLINE A f_softshrink(A x, A l) { return x > l ? x - l : x < -l ? x + l : x * K_(0); }
 
 #endif

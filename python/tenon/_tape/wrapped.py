@@ -327,6 +327,7 @@ _RENAMED: dict[str, Callable[..., _Call | None]] = {
     "_div_conj": _quotient,
     "_sigmoid_backward": lambda grad, out: ("sigmoid_backward", (grad, out), {}),
     "_tanh_backward": lambda grad, out: ("tanh_backward", (grad, out), {}),
+    "_threshold_backward": lambda *args: ("threshold_backward", args, {}),
     "_relu_backward": lambda grad, out: ("threshold_backward", (grad, out, 0), {}),
     "_silu_backward": lambda grad, x: ("silu_backward", (grad, x), {}),
     "_gelu": lambda x: ("gelu", (x,), {}),

@@ -161,7 +161,7 @@ PARTS: dict[str, Callable[..., Any]] = {
     "slice": _slice,
     "convolution": _in("convolution", "convolution"),
     "convolution_backward": _in("convolution", "convolution_backward"),
-    "threshold_backward": lambda g, y, threshold: g.masked_fill(y <= threshold, 0),
+    "threshold_backward": lambda *args: _C._op("_threshold_backward")(*args),
     "sigmoid_backward": lambda g, y: _C._op("_sigmoid_backward")(g, y),
     "tanh_backward": lambda g, y: _C._op("_tanh_backward")(g, y),
     "select_backward": lambda *args: _C._op("_select_backward")(*args),
