@@ -11,8 +11,6 @@
 #include "call_priv.h"
 #include "layers_priv.h"
 
-enum { MAX_CASTS = 512 };
-
 /* A parameter and what it was converted to, kept until the outermost region ends. */
 typedef struct cached {
     struct cached *next;
@@ -33,13 +31,6 @@ static TN_TLS cached *cache;
 static _Atomic int32_t layer_id = -1;
 
 /* ---- Conversions -------------------------------------------------------------------------------*/
-
-typedef struct casts {
-    tn_tensor *made[MAX_CASTS]; /* to be dropped */
-    tn_tensor **lists[TN_MAX_OPERANDS];
-    int nmade, nlists;
-    bool keep; /* parameters go through the cache */
-} casts;
 
 static bool is_parameter(const tn_tensor *t) {
     return (t->v.word & TN_W_GRAD) && !(t->v.word & TN_W_LEAFVIEW) && !t->grad_fn;
@@ -73,46 +64,54 @@ static bool is_eligible(const tn_tensor *t) {
     return tni_category(dtype) == TN_CAT_FLOAT && dtype != TN_F64;
 }
 
-static tn_status cast(casts *c, tn_tensor *t, int32_t dtype, tn_tensor **ret) {
+static tn_status cast(tn_tensor *t, int32_t dtype, bool keep, tn_tensor **ret) {
     *ret = t;
     if (!is_eligible(t) || tn_view_dtype(&t->v) == dtype) return TN_OK;
-    if (c->nmade == MAX_CASTS)
-        return tn_fail(TN_E_UNSUPPORTED, -1, "autocast: too many tensors in one call");
-    TN_TRY(c->keep && is_parameter(t) ? convert_parameter(t, dtype, ret) : convert(t, dtype, ret));
-    c->made[c->nmade++] = *ret;
-    return TN_OK;
+    return keep && is_parameter(t) ? convert_parameter(t, dtype, ret) : convert(t, dtype, ret);
 }
 
-/* The tensors of `args` that the rule is about, in the dtype. */
-static tn_status cast_all(casts *c, const tn_op *op, void *args, int32_t dtype) {
+/* The tensors of `args` that the rule is about, in the dtype; `keep`: parameters go through the cache. */
+static tn_status cast_all(const tn_op *op, void *args, int32_t dtype, bool keep) {
     for (int i = 0; i < op->nin; i++) {
         const tn_field *f = tni_in_field(op, i);
         tni_span in = tni_field_span(f, args), *own = tni_field_at(f, args);
         tn_tensor **to = in.v;
         if (f->flags & TNI_FIELD_MUTATED) continue;
         if (tni_is_list(f)) {
-            to = c->lists[c->nlists++] = calloc((size_t)(in.n > 0 ? in.n : 1), sizeof *to);
+            to = calloc((size_t)(in.n > 0 ? in.n : 1), sizeof *to);
             if (!to) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+            memcpy(to, in.v, (size_t)in.n * sizeof *to);
             own->v = to;
         }
-        for (int64_t k = 0; k < in.n; k++) TN_TRY(cast(c, in.v[k], dtype, &to[k]));
+        for (int64_t k = 0; k < in.n; k++) TN_TRY(cast(in.v[k], dtype, keep, &to[k]));
     }
     return TN_OK;
+}
+
+/* Lets go of what `args` has and `given`, from which it was made, has not. */
+static void drop_casts(const tn_op *op, void *args, const void *given) {
+    for (int i = 0; i < op->nin; i++) {
+        tni_span made = tni_in_span(op, args, i), from = tni_in_span(op, given, i);
+        for (int64_t k = 0; k < made.n; k++)
+            if (made.v[k] != from.v[k]) tn_tensor_unref(&made.v[k]);
+        if (tni_is_list(tni_in_field(op, i)) && made.v != from.v) free(made.v);
+    }
 }
 
 /* ---- Rules -------------------------------------------------------------------------------------*/
 
 /* The dtype to compute in; -1: as it is. */
 static int32_t target(int rule, const tn_op *op, const void *args, int32_t low) {
-    tn_tensor *in[MAX_CASTS];
     int32_t widest = -1;
     if (rule == TNI_AUTOCAST_LOW) return low;
     if (rule == TNI_AUTOCAST_FLOAT32) return TN_F32;
-    int n = tni_op_inputs(op, args, in, MAX_CASTS);
-    for (int i = 0; i < n && i < MAX_CASTS; i++) {
-        if (!in[i] || tni_category(tn_view_dtype(&in[i]->v)) != TN_CAT_FLOAT) continue;
-        int32_t dtype = tn_view_dtype(&in[i]->v);
-        widest = widest < 0 ? dtype : tn_dtype_promote(widest, dtype);
+    for (int i = 0; i < op->nin; i++) {
+        tni_span in = tni_in_span(op, args, i);
+        for (int64_t k = 0; k < in.n; k++) {
+            int32_t dtype = in.v[k] ? tn_view_dtype(&in.v[k]->v) : TN_BOOL;
+            if (tni_category(dtype) != TN_CAT_FLOAT) continue;
+            widest = widest < 0 ? dtype : tn_dtype_promote(widest, dtype);
+        }
     }
     return widest == TN_F64 ? -1 : widest;
 }
@@ -127,12 +126,13 @@ static bool writes(const tn_op *op, void *args) {
 }
 
 static const region *region_of(const tn_op *op, const void *args, int32_t *ret_slot) {
-    tn_tensor *in[MAX_CASTS];
-    int n = tni_op_inputs(op, args, in, MAX_CASTS);
-    for (int i = 0; i < n && i < MAX_CASTS; i++) {
-        if (!in[i] || (in[i]->v.word & TN_W_SCALAR)) continue;
-        *ret_slot = tn_view_device(&in[i]->v);
-        return &regions[*ret_slot];
+    for (int i = 0; i < op->nin; i++) {
+        tni_span in = tni_in_span(op, args, i);
+        for (int64_t k = 0; k < in.n; k++) {
+            if (!in.v[k] || (in.v[k]->v.word & TN_W_SCALAR)) continue;
+            *ret_slot = tn_view_device(&in.v[k]->v);
+            return &regions[*ret_slot];
+        }
     }
     return NULL;
 }
@@ -160,12 +160,10 @@ static tn_status run(void *ctx, tn_layer_call *next, const tn_op_info *info, voi
         bool parts = op->info.kind == TN_OP_COMPOSITE && !op->grad && rule == TNI_AUTOCAST_NONE;
         return parts ? through_parts(op, args, rets) : tn_layer_next(next, info, args, rets);
     }
-    casts c = {.keep = r->cache && dtype == r->dtype};
     memcpy(mine, args, op->args_bytes);
-    tn_status st = cast_all(&c, op, mine, dtype);
+    tn_status st = cast_all(op, mine, dtype, r->cache && dtype == r->dtype);
     if (st == TN_OK) st = tn_layer_next(next, info, mine, rets);
-    for (int i = 0; i < c.nmade; i++) tn_tensor_unref(&c.made[i]);
-    for (int i = 0; i < c.nlists; i++) free(c.lists[i]);
+    drop_casts(op, mine, args);
     return st;
 }
 

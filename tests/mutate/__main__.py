@@ -48,8 +48,8 @@ ROOMS = {
     "dispatch/program": [*PROGRAMS, *python("fusion deferred capture programs export_parts"),
                          "tests/plugins/test_program_device.py"],
     "dispatch/added": ["tests/plugins", *python("library cpp_extension compile fusion")],
-    "dispatch/call": ["tests/ops", "tests/plugins/test_lies.py", *TAPE, *SPARSE,
-                      *python("profiler deferred amp capture arrays")],
+    "dispatch/call": ["tests/ops", "tests/plugins", *TAPE, *SPARSE,
+                      *python("profiler deferred amp capture arrays wrapped mistakes")],
     "dispatch/operators": ["tests/ops", *python("tensor index random sparse arguments options")],
     "dispatch/door": ["tests/plugins", *python("library")],
     "dispatch/device": ["tests/plugins", *python("capture random threads")],
@@ -57,9 +57,12 @@ ROOMS = {
         "deferred run complex_parts serialization capture library")],
     "backends/cpu": ["tests/ops", *STEPS, *python("random sparse fusion compile")],
     "plugins": ["tests/plugins", *python("library command run")],
+    "python/src/ffi": ["tests/plugins/test_ffi.py", "tests/plugins/test_ffi_calls.py"],
+    "python/src/program": PROGRAMS,
     "python/src": [*TAPE, *SPARSE, *LEFT, *python("index random storage dtypes arrays arguments "
         "options overrides tensor_types print lists_as_indices module deferred library special "
-        "serialization vmap_calls saved_subclasses graph call_modes")],
+        "serialization vmap_calls saved_subclasses graph call_modes old_orders module_call "
+        "wrapped")],
     "python/tenon/optim": STEPS,
     "python/tenon/distributions": python(
         "distributions distribution_facts distribution_details"),

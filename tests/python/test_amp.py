@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import memory
 import numpy as np
 import pytest
 import tenon as tn
@@ -114,6 +115,29 @@ def test_parameters_are_converted_once(cache: bool) -> None:
         np.testing.assert_allclose(third.float().detach(), 2 * first.float().detach(), rtol=1e-2)
     with tn.autocast("cpu", cache_enabled=cache):
         assert converted(tn.mm(x, w)) is not converted(third)
+
+
+def test_nothing_else_is_kept_for_the_region() -> None:
+    """Not what is no parameter: neither plain tensors and results nor views of parameters."""
+    n, w = 1 << 18, tn.ones(1, 1, requires_grad=True)
+    leaf, column = tn.ones(1, n, requires_grad=True), tn.ones(n, 1, dtype=tn.bfloat16)
+    makes = [lambda: tn.ones(1, n), lambda: leaf * w, lambda: leaf[:], lambda: leaf.detach()]
+    with tn.autocast("cpu"):
+        for make in makes:
+            before = memory.resident()
+            for _ in range(40):
+                assert tn.mm(make(), column).dtype == tn.bfloat16
+            assert memory.resident() - before < 8 << 20
+
+
+@pytest.mark.parametrize("count", [1, 600])
+def test_lists_of_any_length_are_of_the_widest_dtype(count: int) -> None:
+    short, long = tn.ones(1, dtype=tn.bfloat16), tn.tensor([1 / 3])
+    with tn.autocast("cpu"):
+        for many in ([*[short] * count, long], [long, *[short] * count], [*[long] * count, short]):
+            for y in (tn.cat(many), tn.stack(many)):
+                assert y.dtype == tn.float32
+                assert sorted(set(y.flatten().tolist())) == [long.item(), 1.0]
 
 
 def nets(m: Any) -> dict[str, Callable[[], Any]]:

@@ -52,3 +52,14 @@ def test_npz_archives_by_numpy(save, tmp_path):
         for name, t in want.items():
             twin = tn.from_numpy(found[name])
             assert twin.dtype is t.dtype and twin.equal(t)
+
+
+def test_the_protocol_of_arrays_by_hand():
+    x = tn.tensor([1.5, 2.0])
+    shared = x.__array__()
+    assert shared.dtype == np.float32
+    assert x.__array__(np.int64).tolist() == x.__array__(dtype="int64").tolist() == [1, 2]
+    assert x.__array__(np.float64, copy=True).dtype == np.float64
+    own = x.__array__(copy=True)
+    own[0] = shared[1] = 7.0
+    assert x.tolist() == [1.5, 7.0]

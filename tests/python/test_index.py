@@ -329,3 +329,15 @@ def test_a_part_of_a_tensor_fills_a_larger_one(place, source):
     for i, weight in zip(want.ravel().astype(int), range(1, 7)):
         grad[i] += weight
     assert x.grad.flatten().tolist() == grad.tolist()
+
+
+@pytest.mark.parametrize("key", [slice(None), (slice(None), 0), ..., slice(None, None, 2)])
+@pytest.mark.parametrize("value", [5, 2.5, True, tenon.tensor(4.0)])
+def test_elements_that_share_a_place_take_no_value(key: Any, value: Any) -> None:
+    once = tenon.zeros(1, 2)
+    many = once.expand(3, 2)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        many[key] = value
+    assert once.tolist() == [[0.0, 0.0]]
+    many[1] = value
+    assert once.tolist() == [[float(value)] * 2]

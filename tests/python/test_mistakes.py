@@ -188,6 +188,13 @@ def test_a_wrong_shape_names_the_module() -> None:
     assert note.endswith("of ModuleDict")
 
 
+def test_of_a_long_list_the_error_shows_the_first() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        tn.cat([tn.ones(2, 3)] * 9 + [tn.ones(3)])
+    shown = ", ".join(["tensors: float32[2, 3]"] * 8)
+    assert caught.value.detail == shown and caught.value.__notes__ == [f"in cat({shown})"]
+
+
 @pytest.mark.parametrize(("words", "told"), [
     ("op softma", "softmax"), ("explain softma", "softmax"), ("coverage cdua", "cdua"),
     ("op softmax --device cdua", "cdua"), ("explain softmax --dtype flat32", "flat32"),
