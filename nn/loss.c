@@ -77,6 +77,13 @@ tn_status tni_infer__nll_loss(tn_infer *inf, const void *args) {
     return tni_infer_set(inf, 1, 0, a->target->shape);
 }
 
+/* The weights that come back to it are of the dtype that it computes in. */
+static tn_status expect_weights(const tn_infer *inf, int at, const tn_view *weight,
+                                const tn_view *total, int32_t dtype) {
+    if (weight) TN_TRY(tni_infer_expect(inf, at, weight, 1, weight->shape, dtype));
+    return tni_infer_expect(inf, at + 1, total, 0, total->shape, dtype);
+}
+
 tn_status tni_infer__nll_loss_backward(tn_infer *inf, const void *args) {
     const tn__nll_loss_backward_args *a = args;
     int32_t ndim = (int32_t)a->input_size.n;
@@ -84,12 +91,14 @@ tn_status tni_infer__nll_loss_backward(tn_infer *inf, const void *args) {
     TN_TRY(tni_numel(ndim, a->input_size.v, 1, &numel));
     TN_TRY(check_classes(ndim, a->input_size.v, a->target, a->weight));
     TN_TRY(expect_loss(inf, a->grad, a->reduction, a->target));
+    TN_TRY(expect_weights(inf, 2, a->weight, a->total_weight, tn_view_dtype(a->grad)));
     return tni_infer_set(inf, 0, ndim, a->input_size.v);
 }
 
 tn_status tni_infer__nll_loss_gather(tn_infer *inf, const void *args) {
     const tn__nll_loss_gather_args *a = args;
     TN_TRY(check_classes(a->input->ndim, a->input->shape, a->target, a->weight));
+    TN_TRY(expect_weights(inf, 2, a->weight, a->total_weight, tn_view_dtype(a->input)));
     return set_loss(inf, 0, a->reduction, a->target);
 }
 

@@ -214,8 +214,10 @@ tn_status tni_infer__linalg_ldl_solve(tn_infer *inf, const void *args) {
 tn_status tni_infer__linalg_eig(tn_infer *inf, const void *args) {
     const tn__linalg_eig_args *a = args;
     TN_TRY(square("linalg.eig", a->A));
-    int32_t dtype = tn_view_dtype(a->A);
-    dtype = dtype == TN_F32 ? TN_C64 : dtype == TN_F64 ? TN_C128 : dtype;
+    int32_t given = tn_view_dtype(a->A), dtype = tni_dtype_to_complex(given);
+    if (given == TN_BF16 || given == TN_F16 || given == TN_C32)
+        return tn_fail(TN_E_UNSUPPORTED, 0, "\"linalg_eig\" not implemented for '%s'",
+                       tni_type_text(given));
     inf->out[0].dtype = dtype;
     inf->out[1].dtype = dtype;
     TN_TRY(set(inf, 0, a->A, 1, rows_of(a->A), 0));

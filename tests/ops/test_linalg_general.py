@@ -192,6 +192,8 @@ def pivots_of(*values: int) -> tn.Tensor:
         (lambda x: tn._C._ops._lu_permutation(pivots_of(1, 2, 3), 2), "do not belong to 2 rows"),
         (lambda x: LA.eig(x[:2]), "square"),
         (lambda x: LA.eig(x.int()), "floating point"),
+        (lambda x: LA.eig(x.half()), "not implemented for 'Half'"),
+        (lambda x: LA.eigvals(x.bfloat16()), "not implemented for 'BFloat16'"),
         (lambda x: LA.eig(x * np.inf), "non-finite"),
         (lambda x: LA.matrix_exp(x[:2]), "square"),
         (lambda x: LA.matrix_exp(x.int()), "floating point"),
