@@ -294,7 +294,7 @@ static tn_status structured_steps(structured *s, tn_tensor **rets) {
     TN_TRY(prepare_inputs(s));
     if (op->flags & TNI_OP_FOLLOWS) lay_outputs(s, cell);
     TN_TRY(make_outputs(s));
-    if (TN_UNLIKELY(!s->outs[0] && op->repeated)) return op->repeated(s->args, rets);
+    if (TN_UNLIKELY(op->repeated && !s->outs[0])) return op->repeated(s->args, rets);
     TN_TRY(tni_kernel_run(op, cell, s->inf.device, s->inf.compute, s->kargs));
     return finish_structured(s, rets);
 }

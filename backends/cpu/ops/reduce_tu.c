@@ -305,7 +305,7 @@ static tn_status column_items(void *arg, int64_t begin, int64_t end) {
 
 /* Where a further dimension of the input is packed, it becomes the first one. */
 static void packed_first(dims *d) {
-    for (int32_t i = 1; d->in[0] != (int64_t)sizeof(T) && i < d->n; i++) {
+    for (int32_t i = 1; i < d->n && d->in[0] != (int64_t)sizeof(T); i++) {
         if (d->in[i] != (int64_t)sizeof(T) || d->size[i] < 4) continue;
         int64_t size = d->size[0], in = d->in[0], out = d->out[0];
         d->size[0] = d->size[i];
