@@ -280,8 +280,8 @@ static tn_status accumulate(tn_tensor *leaf, tn_hook *const *hooks, tn_tensor *g
         return st;
     }
     bool watched = tni_hooks_any(hooks, TNI_HOOK_POST);
-    tn_tensor *seen = watched ? tn_tensor_ref(g) : NULL;
-    st = tni_accumulate(leaf, g);
+    tn_tensor *seen = NULL;
+    st = tni_accumulate(leaf, g, watched ? &seen : NULL);
     if (st == TN_OK) st = tni_run_leaf_hooks(hooks, leaf);
     if (st == TN_OK && watched) st = run_post_hooks(hooks, &seen, 1, NULL, 0);
     tn_tensor_unref(&seen);
@@ -304,7 +304,7 @@ static tn_status finish_leaf(pass *p, stop *s) {
         tn_tensor_unref(&g);
         return st;
     }
-    return m && m->hooks ? accumulate(leaf, &m->hooks, g) : tni_accumulate(leaf, g);
+    return m && m->hooks ? accumulate(leaf, &m->hooks, g) : tni_accumulate(leaf, g, NULL);
 }
 
 /* Gives stop `at` one gradient (NULL: none) and lets it run when that was the last. */

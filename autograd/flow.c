@@ -249,7 +249,7 @@ static void put_grad(tn_agmeta *m, tn_tensor *before, tn_tensor *sum) {
     tn_tensor_unref(&sum);
 }
 
-tn_status tni_accumulate(tn_tensor *leaf, tn_tensor *g) {
+tn_status tni_accumulate(tn_tensor *leaf, tn_tensor *g, tn_tensor **ret_seen) {
     tn_agmeta *m = tni_meta(leaf);
     if (!m) {
         tn_tensor_unref(&g);
@@ -266,7 +266,14 @@ tn_status tni_accumulate(tn_tensor *leaf, tn_tensor *g) {
     } else { /* of a sparse and a strided one: strided */
         st = tn_add(before, g, tn_scalar_int(1), &sum);
     }
-    if (st == TN_OK && sum) put_grad(m, before, sum);
+    if (st == TN_OK && ret_seen && g)
+        *ret_seen = tn_tensor_ref(g);
+    else if (st == TN_OK && ret_seen)
+        st = tni_detach(sum, ret_seen);
+    if (st == TN_OK && sum)
+        put_grad(m, before, sum);
+    else
+        tn_tensor_unref(&sum);
     tn_tensor_unref(&before);
     tni_os_unlock(lock);
     tn_tensor_unref(&g);

@@ -91,7 +91,7 @@ tn_status tn_function_output(tn_tensor *t, int is_input, tn_tensor **ret_output)
     }
     if (r->meta) {
         r->meta->origin = TNI_VIEW_FUNCTION;
-        r->meta->version = tn_tensor_version(r);
+        r->meta->version = tni_memory_version(r);
     }
     *ret_output = r;
     return TN_OK;

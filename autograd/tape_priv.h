@@ -327,8 +327,9 @@ tn_status tni_fit(tn_tensor **g, uint64_t word, int32_t ndim, const int64_t *sha
                   const tn_node *from, uint32_t index);
 /* *sum += g; takes over the reference g. Writes into *sum where nobody else can see it. */
 tn_status tni_add_grad(tn_tensor **sum, tn_tensor *g);
-/* Adds g to leaf's .grad; takes over the reference g. */
-tn_status tni_accumulate(tn_tensor *leaf, tn_tensor *g);
+/* Adds g to leaf's .grad; takes over the reference g. ret_seen, if not NULL: g, or where .grad took its
+ * memory over, another tensor over that. */
+tn_status tni_accumulate(tn_tensor *leaf, tn_tensor *g, tn_tensor **ret_seen);
 /* A tensor of that shape, dtype and device whose elements are all `value`, without memory for them. */
 tn_status tni_constant(double value, uint64_t word, int32_t ndim, const int64_t *shape,
                        tn_tensor **ret_tensor);

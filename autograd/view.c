@@ -26,7 +26,7 @@ tn_status tni_note_view(const tn_op *op, const void *args, tn_tensor *base, tn_t
         origin = TNI_VIEW_MULTIPLE;
     TN_TRY(tni_meta_link(root ? root : base, view));
     view->meta->origin = origin;
-    view->meta->version = tn_tensor_version(view);
+    view->meta->version = tni_memory_version(view);
     return TN_OK;
 }
 
@@ -95,7 +95,7 @@ tn_status tni_move_cell(tn_tensor *t, tn_node *n, uint32_t nr) {
 tn_status tni_view_refresh(tn_tensor *t) {
     tn_tensor *base = tni_base(t);
     if (!base || t->meta->origin == TNI_VIEW_NO_GRAD || !(base->v.word & TN_W_GRAD)) return TN_OK;
-    uint32_t version = tn_tensor_version(t);
+    uint32_t version = tni_memory_version(t);
     if (!(t->v.word & TN_W_GRAD) || (t->meta->version == version && !t->meta->stale)) return TN_OK;
     if (!tni_follows_base(t->meta)) return tni_refuse_view(t, true);
     TN_TRY(regenerate(t, base));

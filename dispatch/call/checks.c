@@ -177,7 +177,9 @@ tn_status tni_give(tn_tensor *given, tn_tensor *result) {
         bool packed = v->word & TN_W_DENSE;
         if (alike && packed && !has_room(given, v->numel) && !tni_may_meet(given, result)) {
             warn_resized(given, v->ndim, v->shape);
-            return tn_tensor_set_data(given, result);
+            TN_TRY(tn_tensor_set_data(given, result));
+            tn_tensor_note_change(given);
+            return TN_OK;
         }
         TN_TRY(resize_laid(given, v->ndim, v->shape, packed ? v->strides : NULL));
     }

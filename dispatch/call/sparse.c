@@ -95,7 +95,9 @@ static tn_status give(const tn_op *op, tn_tensor *given, bool inplace, tn_tensor
             return tn_fail(TN_E_SHAPE, -1,
                            "output with shape %s doesn't match the broadcast shape %s",
                            tni_shape_text_of(&given->v), tni_shape_text_of(v));
-        return tn_tensor_set_data(given, rets[0]);
+        TN_TRY(tn_tensor_set_data(given, rets[0]));
+        tn_tensor_note_change(given);
+        return TN_OK;
     }
     tn_tensor *same = NULL;
     TN_TRY(tni_check_writable(op, given, tn_view_dtype(v)));

@@ -59,12 +59,12 @@ struct tn_tensor {
     tn_view v; /* frozen, 64 bytes */
     /* second line */
     _Atomic uint32_t refs;
-    uint32_t flags;      /* TNI_T_* */
-    tn_storage *storage; /* owned; NULL for a scalar on the stack */
-    tn_node *grad_fn;    /* owned; NULL for leaves */
-    tn_agmeta *meta;     /* owned; NULL until something needs it */
-    uint32_t output_nr;  /* which output of grad_fn this is */
-    uint32_t reserved;
+    uint32_t flags;       /* TNI_T_* */
+    tn_storage *storage;  /* owned; NULL for a scalar on the stack */
+    tn_node *grad_fn;     /* owned; NULL for leaves */
+    tn_agmeta *meta;      /* owned; NULL until something needs it */
+    uint32_t output_nr;   /* which output of grad_fn this is */
+    uint32_t own_version; /* changes of this tensor alone: its sizes, which memory it looks at */
     tn_tensor *next_free;
     tn_storage *spare;  /* an unused struct, or NULL: most tensors make a storage and end it */
     tn_host_slots host; /* 32 bytes */
@@ -154,6 +154,10 @@ const char *tni_shape_text_of(const tn_view *v);
 static inline void tni_bump_version(tn_tensor *t) {
     if (t->storage && !(t->flags & TNI_T_NO_VERSION))
         atomic_fetch_add_explicit(&t->storage->version, 1, memory_order_relaxed);
+}
+/* Changes of the memory, which all that look at it share. */
+static inline uint32_t tni_memory_version(const tn_tensor *t) {
+    return t->storage ? atomic_load_explicit(&t->storage->version, memory_order_relaxed) : 0;
 }
 static inline tn_tensor *tni_t(const tn_view *v) { return (tn_tensor *)(uintptr_t)v; }
 static inline tn_view *tni_v(const tn_tensor *t) { return (tn_view *)(uintptr_t)t; }

@@ -386,6 +386,7 @@ tn_status tni_composite_imag(const void *args, tn_tensor **rets) {
 /* self takes over the geometry and the history of `changed`, a view of it. Takes the reference. */
 static tn_status become(tn_status st, tn_tensor *self, tn_tensor *changed, tn_tensor **rets) {
     if (st == TN_OK) st = tn_tensor_set_data(self, changed);
+    tn_tensor_note_change(st == TN_OK ? self : NULL);
     if (st == TN_OK && changed->grad_fn) {
         tn_node *old = self->grad_fn;
         self->grad_fn = changed->grad_fn; /* the reference moves along */

@@ -550,6 +550,8 @@ tn_status tni_composite_sparse_resize_(const void *args, tn_tensor **rets) {
     TN_TRY(tni_sparse_new(TN_LAYOUT_COO, c->index, NULL, c->values, c->coalesced, a->size, &r));
     tn_status st = tn_tensor_set_data(t, r);
     tn_tensor_unref(&r);
-    if (st == TN_OK) *rets = tn_tensor_ref(t);
-    return st;
+    if (st != TN_OK) return st;
+    tn_tensor_note_change(t);
+    *rets = tn_tensor_ref(t);
+    return TN_OK;
 }

@@ -378,14 +378,14 @@ static tn_status versions_of(const recorder *r, const tni_pnode *n, uint32_t **r
     uint32_t *v = calloc((size_t)n->nin + 1, sizeof *v);
     if (!v) return tni_p_memory();
     for (int32_t i = 0; i < n->nin; i++)
-        if (n->in[i] >= 0) v[i] = tn_tensor_version(r->p->value[n->in[i]].t);
+        if (n->in[i] >= 0) v[i] = tni_memory_version(r->p->value[n->in[i]].t);
     *ret_versions = v;
     return TN_OK;
 }
 
 static tn_status note_changes(recorder *r, tni_pnode *n, const uint32_t *versions) {
     for (int32_t i = 0; i < n->nin; i++) {
-        if (n->in[i] < 0 || versions[i] == tn_tensor_version(r->p->value[n->in[i]].t)) continue;
+        if (n->in[i] < 0 || versions[i] == tni_memory_version(r->p->value[n->in[i]].t)) continue;
         if (!n->wrote) n->wrote = calloc((size_t)n->nin, 1);
         if (!n->wrote) return tni_p_memory();
         n->wrote[i] = 1;

@@ -237,6 +237,7 @@ tn_status tni_header_new(int32_t dtype, tn_device device, int32_t ndim, const in
     t->grad_fn = NULL;
     t->meta = NULL;
     t->output_nr = 0;
+    t->own_version = 0;
     t->host = (tn_host_slots){0};
     if (strides) {
         for (int32_t i = 0; i < ndim; i++) v->strides[i] = strides[i];
@@ -441,6 +442,7 @@ tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const in
         tni_attach(r, t->storage, tni_offset_bytes(t) + skip);
     }
     r->flags = t->flags & TNI_T_NO_VERSION;
+    r->own_version = t->own_version;
     take_over(r, t);
     *ret_tensor = r;
     return TN_OK;
@@ -495,6 +497,7 @@ tn_status tn_tensor_set_data(tn_tensor *t, const tn_tensor *src) {
     if (!t || !src || !src->storage) return tn_fail(TN_E_VALUE, -1, "set_data needs two tensors");
     TN_TRY(tni_release(t));
     TN_TRY(tni_detach(src, &copy)); /* makes the failing allocations first */
+    uint32_t version = tn_tensor_version(t);
     free_dims(t);
     if (t->storage) tni_storage_unref(t->storage, &t->spare);
     bool is_inline = copy->v.shape == copy->inline_dims;
@@ -509,6 +512,7 @@ tn_status tn_tensor_set_data(tn_tensor *t, const tn_tensor *src) {
     t->storage = copy->storage;
     copy->storage = NULL;
     copy->v.shape = copy->inline_dims; /* the heap dims moved to t */
+    t->own_version = version - tni_memory_version(t);
     tn_tensor_unref(&copy);
     return TN_OK;
 }
@@ -564,10 +568,13 @@ void tni_like_layout(tn_tensor *t, const tn_view *const *like, int n) {
 /* ---- Facts -------------------------------------------------------------------------------------*/
 
 uint32_t tn_tensor_version(const tn_tensor *t) {
-    return t && t->storage ? atomic_load_explicit(&t->storage->version, memory_order_relaxed) : 0;
+    return t && t->storage ? tni_memory_version(t) + t->own_version : 0;
 }
 void tn_tensor_note_write(tn_tensor *t) {
     if (t) tni_bump_version(t);
+}
+void tn_tensor_note_change(tn_tensor *t) {
+    if (t) t->own_version++;
 }
 int tn_tensor_same_storage(const tn_tensor *a, const tn_tensor *b) {
     return a && b && a->storage && a->storage == b->storage;

@@ -454,3 +454,78 @@ def test_circles_through_the_context_of_a_function_are_found(
     alive = circle()
     gc.collect()
     assert alive() is None
+
+
+MOVED: dict[str, Callable[[tn.Tensor], Any]] = {
+    "t_": lambda x: x.t_(),
+    "transpose_": lambda x: x.transpose_(0, 1),
+    "unsqueeze_": lambda x: x.unsqueeze_(1),
+    "squeeze_": lambda x: x.squeeze_(),
+    "squeeze_ of one": lambda x: x.squeeze_(0),
+    "as_strided_": lambda x: x.as_strided_((3, 1), (1, 1)),
+    "resize_": lambda x: x.resize_(3, 1),
+    "resize_ beyond": lambda x: x.resize_(2, 3),
+    "resize_as_": lambda x: x.resize_as_(tn.ones(3, 1)),
+    "set_": lambda x: x.set_(tn.full((1, 3), 7.0)),
+    "set_ to a part": lambda x: x.set_(x[:, :1]),
+    "out=": lambda x: tn.add(tn.ones(3, 1), 1, out=x),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_a_saved_tensor_that_got_other_sizes_or_memory_is_noticed(name: str) -> None:
+    w, x = tn.ones(1, 3, requires_grad=True), tn.tensor([[1.0, 2.0, 3.0]])
+    y, before = w * x, x._version
+    MOVED[name](x)
+    assert x._version == before + 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_sizes_that_stay_and_other_tensors_over_the_memory_are_no_change() -> None:
+    w, x = tn.ones(1, 3, requires_grad=True), tn.tensor([[1.0, 2.0, 3.0]])
+    y, other, before = w * x, x[:], x._version
+    x.resize_(1, 3)
+    other.t_()
+    assert (x._version, other._version) == (before, before + 1)
+    y.sum().backward()
+    assert w.grad.tolist() == x.tolist()
+    x.add_(1)
+    assert (x._version, other._version) == (before + 1, before + 2)
+
+
+def test_data_that_is_exchanged_keeps_the_version() -> None:
+    w, x = tn.ones(2, requires_grad=True), tn.ones(2)
+    x.mul_(2)
+    y, before = w * x, x._version
+    x.data = tn.full((2,), 5.0)
+    assert x._version == before
+    y.sum().backward()
+    assert w.grad.tolist() == [5.0, 5.0]
+    x.add_(1)
+    assert x._version == before + 1
+
+
+def test_hooks_behind_the_gradient_see_what_hooks_on_the_leaf_made_of_it() -> None:
+    x, seen = tn.ones(3, requires_grad=True), []
+    node = x.view_as(x).grad_fn.next_functions[0][0]
+    x.register_hook(lambda g: g - 2)
+    node.register_prehook(lambda g: (g[0] / 5,))
+
+    def add(t: tn.Tensor) -> None:
+        t.grad.add_(0.5)
+
+    x.register_post_accumulate_grad_hook(add)
+    node.register_hook(lambda none, g: seen.append(g[0].clone()))
+    x.sum().backward()
+    assert tn.allclose(seen[0], tn.full((3,), 0.3)) and tn.allclose(x.grad, seen[0])
+    x.sum().backward()  # a second gradient is added: the hook sees that one alone
+    assert tn.allclose(seen[1], tn.full((3,), -0.2)) and tn.allclose(x.grad, tn.full((3,), 0.6))
+
+
+def test_a_hook_behind_the_gradient_costs_no_copy() -> None:
+    x, where = tn.ones(3, requires_grad=True), []
+    x.view_as(x).grad_fn.next_functions[0][0].register_hook(lambda none, g: where.append(g[0]))
+    (x * 2).sum().backward()
+    assert where[0].data_ptr() == x.grad.data_ptr() and where[0] is not x.grad

@@ -212,3 +212,66 @@ def test_a_level_that_is_not_entered_has_no_tangents() -> None:
         assert fwd.unpack_dual(x, level=1).tangent is None
         assert fwd.unpack_dual(tn.ones(2)).tangent is None
     assert fwd.unpack_dual(x).tangent is None
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_a_write_to_a_dual_tensor_is_one_to_the_tangent_that_it_was_given(start: int) -> None:
+    x, v = tn.ones(3), tn.arange(6.0)[start : start + 3]
+    old = v.clone()
+    with fwd.dual_level():
+        dual = fwd.make_dual(x, v)
+        dual *= 2
+        assert tn.equal(v, old * 2) and tn.equal(fwd.unpack_dual(dual).tangent, v)
+        dual[1:] *= 2
+        assert tn.equal(v, old * tn.tensor([2.0, 4.0, 4.0]))
+        fwd.unpack_dual(dual).tangent.mul_(3)
+        assert tn.equal(v, old * tn.tensor([6.0, 12.0, 12.0]))
+
+
+def test_a_tangent_that_cannot_be_written_is_left_alone() -> None:
+    leaf = tn.ones(3, requires_grad=True)
+    for v in (leaf, tn.ones(1).expand(3), tn.ones(3, 2)[:, 0]):
+        with fwd.dual_level():
+            dual = fwd.make_dual(tn.ones(3), v)
+            dual *= 3
+            assert fwd.unpack_dual(dual).tangent.tolist() == [3.0] * 3 and v.tolist() == [1.0] * 3
+
+
+RESHAPED: dict[str, tuple[Callable[[tn.Tensor], Any], list[Any]]] = {
+    "t_": (lambda d: d.t_(), [[0, 3], [1, 4], [2, 5]]),
+    "transpose_": (lambda d: d.transpose_(0, 1), [[0, 3], [1, 4], [2, 5]]),
+    "unsqueeze_": (lambda d: d.unsqueeze_(0).squeeze_(0), [[0, 1, 2], [3, 4, 5]]),
+    "as_strided_": (lambda d: d.as_strided_((2,), (1,), 1), [1, 2]),
+}
+
+
+@pytest.mark.parametrize("name", RESHAPED)
+def test_other_sizes_in_place_are_those_of_the_tangent(name: str) -> None:
+    change, expected = RESHAPED[name]
+    with fwd.dual_level():
+        dual = fwd.make_dual(tn.ones(2, 3), tn.arange(6.0).reshape(2, 3)).clone()
+        change(dual)
+        assert fwd.unpack_dual(dual).tangent.tolist() == expected
+        dual *= 2
+        assert tn.equal(fwd.unpack_dual(dual).tangent, tn.tensor(expected) * 2.0)
+
+
+def test_detached_in_place_there_is_no_tangent() -> None:
+    with fwd.dual_level():
+        dual = fwd.make_dual(tn.ones(3), tn.ones(3)).clone()
+        dual *= 2
+        dual.detach_()
+        assert fwd.unpack_dual(dual * 2).tangent is None
+        dual *= 3
+        assert fwd.unpack_dual(dual).tangent is None and dual.tolist() == [6.0] * 3
+        with pytest.raises(RuntimeError, match="Can't detach views in-place. Use detach"):
+            fwd.make_dual(tn.ones(3), tn.ones(3))[1:].detach_()
+
+
+@pytest.mark.parametrize(
+    "change", [lambda d: d.resize_(2, 2), lambda d: d.resize_as_(tn.ones(2)),
+               lambda d: d.set_(tn.ones(3))]
+)  # fmt: skip
+def test_other_memory_of_a_dual_tensor_is_refused(change: Any) -> None:
+    with fwd.dual_level(), pytest.raises(RuntimeError, match="cannot resize variables that has a"):
+        change(fwd.make_dual(tn.ones(3), tn.ones(3)).clone())

@@ -157,10 +157,12 @@ TN_API tn_status tn_tensor_read(const tn_tensor *t, void *dst, uint64_t bytes);
 /* Overwrites all elements from packed row-major data. */
 TN_API tn_status tn_tensor_write(tn_tensor *t, const void *src, uint64_t bytes);
 
-/* How often the tensor's storage has been written in place. */
+/* How often the tensor's storage has been written in place, and its own sizes or memory been changed. */
 TN_API uint32_t tn_tensor_version(const tn_tensor *t);
 /* Counts a write that somebody else has made. */
 TN_API void tn_tensor_note_write(tn_tensor *t);
+/* Counts a change of this tensor alone: of its sizes, or of the memory that it looks at. */
+TN_API void tn_tensor_note_change(tn_tensor *t);
 /* True when both tensors look at the same storage. */
 TN_API int tn_tensor_same_storage(const tn_tensor *a, const tn_tensor *b);
 /* Storage: address of its first byte, its size in bytes, offset of element 0 in elements. */
@@ -183,7 +185,7 @@ TN_API int64_t tn_tensor_storage_offset(const tn_tensor *t);
 TN_API tn_status tn_tensor_alias(const tn_tensor *t, int32_t dtype, int32_t ndim,
                                  const int64_t *shape, const int64_t *strides, int64_t offset,
                                  tn_tensor **ret_tensor);
-/* Makes t look at the storage and geometry of `src` (PyTorch's set_data). */
+/* Makes t look at the storage and geometry of `src` (PyTorch's set_data). Its version stays. */
 TN_API tn_status tn_tensor_set_data(tn_tensor *t, const tn_tensor *src);
 
 /* ---- Scalars -----------------------------------------------------------------------------------*/

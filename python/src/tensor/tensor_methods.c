@@ -364,6 +364,7 @@ static PyObject *set_from(PyObject *self, const tn_tensor *src, bool whole, long
     if (st == TN_OK) st = tn_tensor_set_data(t, view);
     tn_tensor_unref(&view);
     if (st != TN_OK) return tnp_raise(st);
+    tn_tensor_note_change(t);
     Py_INCREF(self);
     return self;
 }

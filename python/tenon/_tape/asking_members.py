@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tenon import _C, Tensor
@@ -32,14 +33,14 @@ _NAMES = (
 )
 
 
-_lent = 0  # how many modes of programs are entered, in all threads
+_lent: Counter[str] = Counter()  # by name, how many modes that see it are entered, in all threads
 _lock = threading.Lock()
 
 
-def _asks(x: Any) -> bool:
-    """Whether somebody is to be asked: a mode, or the class of x."""
+def _asks(x: Any, name: str) -> bool:
+    """Whether somebody is to be asked about this member: a mode, or the class of x."""
     modes = call_modes.functions()
-    if modes and modes[-1].sees_members:
+    if modes and (modes[-1].sees_members or name in modes[-1].some_members):
         return True
     cls = type(x)
     if cls is Tensor or _C._disable_overrides(0):
@@ -56,18 +57,19 @@ def _ask(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 class _Attribute:
     """An attribute that asks about reading and writing, under the names of Tensor's own."""
 
-    def __init__(self, member: Any) -> None:
+    def __init__(self, name: str, member: Any) -> None:
+        self.name = name
         self.member = member
 
     def __get__(self, x: Any, owner: Any = None) -> Any:
         if x is None:
             return self.member
         read = self.member.__get__
-        return _ask(read, (x,), {}) if _asks(x) else read(x)
+        return _ask(read, (x,), {}) if _asks(x, self.name) else read(x)
 
     def __set__(self, x: Any, value: Any) -> None:
         write = self.member.__set__
-        if _asks(x):
+        if _asks(x, self.name):
             _ask(write, (x, value), {})
         else:
             write(x, value)
@@ -76,10 +78,10 @@ class _Attribute:
         self.member.__delete__(x)
 
 
-def _method(member: Callable[..., Any]) -> Callable[..., Any]:
+def _method(name: str, member: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(member)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if args and _asks(args[0]):
+        if args and _asks(args[0], name):
             return _ask(member, args, kwargs)
         return member(*args, **kwargs)
 
@@ -93,7 +95,8 @@ def _members() -> dict[str, tuple[Any, Any]]:
     for name in _NAMES.split():
         member = inspect.getattr_static(Tensor, name, None)
         if member is not None:
-            found[name] = member, _method(member) if callable(member) else _Attribute(member)
+            asking = _method if callable(member) else _Attribute
+            found[name] = member, asking(name, member)
     return found
 
 
@@ -113,15 +116,18 @@ def _lendable() -> dict[str, tuple[Any, Any, bool]]:
     }  # fmt: skip
 
 
-def lend(step: int) -> None:
-    """A mode of a program begins (1) or ends (-1) to see what is read and called of tensors."""
-    global _lent
+def lend(step: int, names: Iterable[str] | None = None) -> None:
+    """A mode begins (1) or ends (-1) to see what is read and called of tensors: all members, or
+    some."""
+    known = _lendable()
     with _lock:
-        before, _lent = _lent, _lent + step
-        if before and _lent:
-            return
-        for name, (member, asking, own) in _lendable().items():
-            if _lent:
+        for name in known if names is None else names:
+            member, asking, own = known[name]
+            before = _lent[name]
+            _lent[name] += step
+            if before and _lent[name]:
+                continue
+            if _lent[name]:
                 setattr(Tensor, name, asking)
             elif own:
                 setattr(Tensor, name, member)

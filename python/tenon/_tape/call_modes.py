@@ -9,7 +9,7 @@ of, below the tape, and what a backward pass computes: the core hands every call
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,6 +83,7 @@ class TorchFunctionMode:
     what they give: `func(*args, **kwargs)`, or anything else."""
 
     sees_members = True  # also attributes of tensors and methods that are no operators
+    some_members: Collection[str] = ()  # without that: these, for which it calls lend() itself
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None

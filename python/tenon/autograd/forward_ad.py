@@ -11,7 +11,8 @@ What no mode sees has no tangents: attributes such as `.T`.
 Note [Written parts]: a write to a view changes the tensor that it is a part of, the root, and other
 parts of that. The root gets a tangent that lies in memory as it does, the write goes to the same
 window of that, too, and every part's tangent is its window from then on: also of parts that were
-taken before there was any tangent, when they are next met.
+taken before there was any tangent, when they are next met. A tangent that was given to make_dual
+is itself written, where it lies as its tensor does.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import tenon
 from tenon import _C, Tensor
+from tenon._tape import asking_members
 from tenon._tape.call_modes import TorchFunctionMode
 from tenon._tensor.called import name_of, writes_first
 
@@ -101,13 +103,18 @@ def _window(whole: Tensor, root: Tensor, t: Tensor) -> Tensor:
             "forward-mode differentiation does not follow writes into parts of a tensor that are "
             "read as another dtype; clone it first"
         )
-    return whole.as_strided(t.shape, t.stride(), t.storage_offset() - root.storage_offset())
+    at = whole.storage_offset() + t.storage_offset() - root.storage_offset()
+    return whole.as_strided(t.shape, t.stride(), at)
+
+
+_MEMBERS = ("detach_", "set_")
 
 
 class _Level(TorchFunctionMode):
     """The tangents of one level, by the identity of the tensors that carry them."""
 
     sees_members = False
+    some_members = _MEMBERS
 
     def __init__(self) -> None:
         self.held: dict[int, tuple[Any, Tensor]] = {}
@@ -143,6 +150,13 @@ class _Level(TorchFunctionMode):
                 "differentiation, but one of the arguments has a tangent"
             )
         name = name_of(func)
+        if name == "set_" and self.get(args[0]) is not None:
+            raise RuntimeError(
+                "set_(): a tensor with a tangent cannot get other memory; cannot resize variables "
+                "that has a forward grad"
+            )
+        if name in _HEADER_ONLY and self.get(args[0]) is not None:
+            return self._moved(name, func, args, kwargs)
         writes = writes_first(name) or (name.startswith("__i") and name[3:-2] in _IN_PLACE)
         return self._written(func, args, kwargs) if writes else self._called(func, args, kwargs)
 
@@ -194,6 +208,30 @@ class _Level(TorchFunctionMode):
 
         return _mapped(handed, result)
 
+    def _moved(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+        """A call that changes where the target looks, and writes nothing."""
+        target = args[0]
+        tangent = self.get(target)
+        assert tangent is not None
+        if name == "detach_" and self._root_of(target) is not target:
+            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        if name == "as_strided_" and tangent.stride() != target.stride():
+            like = tenon.empty_strided(target.shape, target.stride(), dtype=target.dtype,
+                                       device=target.device)  # fmt: skip
+            tangent = like.copy_(tangent)
+        start = target.storage_offset()
+        result = func(*args, **kwargs)
+        if name == "detach_":
+            self.held.pop(id(target), None)
+            return result
+        if name == "as_strided_":
+            at = tangent.storage_offset() + target.storage_offset() - start
+            tangent = tangent.as_strided(target.shape, target.stride(), at)
+        else:
+            tangent = getattr(tangent, name[:-1])(*args[1:], **kwargs)
+        self.put(target, tangent)
+        return result
+
     def _written(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A call that writes its first argument: computed on a copy, which is written there. The
         tangent of the whole tensor that it is a part of takes the part's in."""
@@ -226,8 +264,9 @@ class _Level(TorchFunctionMode):
         with tenon.set_grad_enabled(keep):
             _window(whole, root, target).copy_(pushed)
         others = [ref() for ref, _ in list(self.held.values())]
-        for t in (root, target, *(o for o in others if o is not None)):
-            if t is root or self._root_of(t) is root:
+        self.put(root, whole)
+        for t in (target, *(o for o in others if o is not None)):
+            if t is not root and self._root_of(t) is root:
                 self.put(t, _window(whole, root, t))
         self.wholes[id(root)] = weakref.ref(root)
         return target
@@ -242,16 +281,21 @@ class _Level(TorchFunctionMode):
         return t if base is None else base
 
     def _whole(self, root: Tensor) -> Tensor:
-        """A tangent of root's own, which lies in memory as root does."""
+        """Root's tangent where it lies in memory as root does and may be written; else a copy that
+        does."""
         if root.layout is not tenon.strided or root.numel() != _reach(root):
             raise NotImplementedError(
                 "forward-mode differentiation does not follow writes into parts of tensors whose "
                 "elements are not side by side in memory; clone them first"
             )
+        tangent = self.get(root)
+        if tangent is not None and tangent.layout is tenon.strided:
+            fixed = tangent.requires_grad and tangent.is_leaf
+            if tangent.stride() == root.stride() and not fixed:
+                return tangent
         whole = tenon.empty_strided(
             root.shape, root.stride(), dtype=root.dtype, device=root.device
         ).zero_()
-        tangent = self.get(root)
         return whole if tangent is None else whole.copy_(tangent)
 
     def apply_function(self, cls: Any, args: tuple[Any, ...]) -> Any:
@@ -311,6 +355,8 @@ class _Level(TorchFunctionMode):
             )
 
 
+_HEADER_ONLY = {"as_strided_", "detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_",
+                "unsqueeze_"}  # fmt: skip
 _IN_PLACE = ("add", "sub", "mul", "truediv", "pow", "matmul")
 _current: list[_Level] = []
 _current_level = -1  # packages read it: 0 inside of a level
@@ -337,6 +383,7 @@ def enter_dual_level() -> int:
     if _current:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     level = _Level()
+    asking_members.lend(1, _MEMBERS)
     level.__enter__()
     _current.append(level)
     _current_level = 0
@@ -352,6 +399,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
             "This is not supported."
         )
     _current.pop().__exit__()
+    asking_members.lend(-1, _MEMBERS)
     _current_level = -1
 
 
