@@ -606,6 +606,19 @@ def optimize_for_inference(mod: Any, other_methods: list[str] | None = None) -> 
 # ---- Scripts -------------------------------------------------------------------------------------
 
 
+def _called(name: str, call: Any, source: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """Calls a script. What it raises or asserts is an Error for those that are no scripts."""
+    try:
+        with _script_called(name):
+            return call(*args, **kwargs)
+    except Exception as err:
+        if isinstance(err, TypeError):
+            _check_arguments(source, args, kwargs)
+        if _scripts.depth or not jit_names.is_raised(err):
+            raise
+        raise Error(f"{type(err).__name__}: {err}") from err
+
+
 class _Script(ScriptFunction):
     """A function whose source is sound."""
 
@@ -615,12 +628,7 @@ class _Script(ScriptFunction):
         self.original_name = fn.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            with _script_called(self.original_name):
-                return self._fn(*args, **kwargs)
-        except TypeError:
-            _check_arguments(self._fn, args, kwargs)
-            raise
+        return _called(self.original_name, self._fn, self._fn, args, kwargs)
 
     @property
     def name(self) -> str:
@@ -658,12 +666,9 @@ class _ScriptedModule:
     _apply = Module._apply
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            with _script_called(self.original_name):
-                return Module.__call__(self, *args, **kwargs)
-        except TypeError:
-            _check_arguments(self.forward, args, kwargs)  # type: ignore[attr-defined]
-            raise
+        call = functools.partial(Module.__call__, self)  # type: ignore[arg-type]
+        forward = self.forward  # type: ignore[attr-defined]
+        return _called(self.original_name, call, forward, args, kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return copy._reconstruct(self, memo, *self.__reduce_ex__(4))  # type: ignore[attr-defined]

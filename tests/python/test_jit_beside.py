@@ -359,6 +359,39 @@ def not_in_scripts(t: Any) -> Any:
     return [*said, made(t.ones(1), 2).tolist(), issubclass(t.jit.Error, RuntimeError)]
 
 
+def errors_of_scripts(t: Any) -> Any:
+    def low(x):  # noqa: ANN001, ANN202
+        if x.sum() < 0:
+            raise ValueError("too low")
+        return x
+
+    def product(x):  # noqa: ANN001, ANN202
+        return x @ x
+
+    class Net(t.nn.Module):
+        def forward(self, x):  # noqa: ANN001, ANN202
+            assert x.sum() > 0, "not above"
+            return x
+
+    class Outer(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = Net()
+
+        def forward(self, x):  # noqa: ANN001, ANN202
+            return self.net(x)
+
+    said: list[Any] = []
+    for made in (low, product, Net(), Outer()):
+        for call in (made, t.jit.script(made), t.nn.Sequential(t.jit.script(Outer()))):
+            try:
+                call(-t.ones(2, 3))
+            except Exception as err:  # noqa: BLE001
+                words = ("too low", "not above", "shapes cannot be multiplied")
+                said.append([type(err).__name__, *(w in str(err) for w in words)])
+    return said
+
+
 def texts_as_scripts(t: Any) -> Any:
     unit = t.jit.CompilationUnit("def one(x):\n    return x + 1\n")
     unit.define("def two(x):\n    return x * 2\n")
@@ -388,7 +421,7 @@ PROGRAMS = {
         futures, scripts_are_functions, scripted_modules, traced_modules, traced_functions,
         words_of_scripts, marks_of_scripts, exported_programs, exported_files, free_sizes,
         frozen_scripts, not_in_scripts, texts_as_scripts, trees_of_exports, hints_of_sizes,
-        gradients_of_branches, gradients_of_captured,
+        gradients_of_branches, gradients_of_captured, errors_of_scripts,
     )
 }  # fmt: skip
 

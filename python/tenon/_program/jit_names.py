@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -20,6 +21,20 @@ __all__ = [
 
 class Error(Exception):
     """A script does what it may not."""
+
+
+_RAISE = dis.opmap["RAISE_VARARGS"]
+
+
+def is_raised(err: BaseException) -> bool:
+    """Whether a statement of the program raised it, or an assertion anywhere."""
+    at = err.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    if isinstance(err, AssertionError) or at is None:
+        return at is not None
+    code, name = at.tb_frame.f_code.co_code, str(at.tb_frame.f_globals.get("__name__"))
+    return code[at.tb_lasti] == _RAISE and not name.startswith("tenon.")
 
 
 class Attribute(NamedTuple):
