@@ -162,7 +162,9 @@ def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:
             if before not in ("[", "-", "{") and not skip:
                 new = str(int(token) + 1)
         elif kernel and re.match(r"0[xX]|\d", token) and re.search(r"[.pP]", token):
-            new = f"(1.01{'f' if token[-1] in 'fF' else ''} * {token})"
+            single = "f" if token[-1] in "fF" else ""
+            how = "*" if re.search(r"[1-9]|0[xX].*[a-fA-F].*[pP]", token) else "+"  # of zero
+            new = f"(1.01{single} {how} {token})"
         elif token == "(" and before == "if":
             close = _matching(code, at)
             if not _muted(mute, at):

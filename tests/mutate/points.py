@@ -30,7 +30,8 @@ SERVES = {
     "philox.h": ["rand", "randn", "uniform_", "normal_", "bernoulli", "dropout"],
     "cast.h": ["to"], "reduce.h": [],
 }  # fmt: skip
-ON_DEVICES = {"scalar_gpu.h"}  # what no processor compiles
+# What no processor compiles, and what loops over vectors alone call.
+ON_DEVICES = {"scalar_gpu.h", "scalar_half.h"}
 REDUCTIONS = {
     "sum": ["sum"], "prod": ["prod"], "spread": ["var", "std"], "amax": ["amax"], "amin": ["amin"],
     "all": ["all"], "any": ["any"],
@@ -302,7 +303,8 @@ def reduction_mutants() -> Iterator[Mutant]:
             what = after[1]
         count[what + m[2]] += 1
         unit = f"{m[2]} of {what} ({count[what + m[2]]}) in reduce.h"
-        one = f"MUTATE_GROW({m[5]})"
+        how = "NOT" if what in ("all", "any") else "GROW"
+        one = f"MUTATE_{how}({m[5]})"
         for note, code in ((f"{m[2]} grown", one), (f"{m[2]} leaves {m[4]} out", f"({m[3]})")):
             yield Mutant(
                 "kernel", unit, note, REDUCTIONS[what], str(path), f"{m[2]}@{m.start()}", code

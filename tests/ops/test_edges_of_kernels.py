@@ -301,3 +301,68 @@ def test_chances_of_nothing_and_of_all() -> None:
         for p in (-0.01, 1.01):
             with pytest.raises(RuntimeError, match="p"):
                 tn.bernoulli(x, p=p)
+
+
+@pytest.mark.parametrize("n", [1, 5, 16, 33, 64, 257, 1030, 4099, 70000])
+def test_one_element_decides_all_and_any(n: int) -> None:
+    places = {0, n - 1, n // 2, *RNG.integers(0, n, 12).tolist()}
+    for at in places:
+        x = tn.ones(n, dtype=tn.bool)
+        x[at] = False
+        for part in (x, x.to(tn.float32), x.to(tn.int64)):
+            assert not part.all() and (n == 1 or part.any())
+            assert (~part.bool()).any() and (n == 1 or not (~part.bool()).all())
+    if n > 5000:
+        return
+    where = RNG.integers(0, n, 7)
+    x = tn.ones(7, n, dtype=tn.bool)
+    x[tn.arange(6), tn.from_numpy(where[:6])] = False  # the last row stays
+    for rows, dim in ((x, 1), (x.t().contiguous(), 0), (x.t(), 0)):
+        assert rows.all(dim).tolist() == [False] * 6 + [True]
+        assert (~rows).any(dim).tolist() == [True] * 6 + [False]
+
+
+def test_neighbours_of_every_bfloat16() -> None:
+    """Beside the sorted list of them all."""
+    bits = tn.arange(-(1 << 15), 1 << 15).to(tn.int16).view(tn.bfloat16)
+    every = bits[~bits.isnan() & ~((bits == 0) & bits.signbit())].sort().values
+    assert every.numel() == 2 * (0x7F80 + 1) - 1
+    inf = tn.full_like(every[1:], float("inf"))
+    assert tn.nextafter(every[:-1], inf).equal(every[1:])
+    assert tn.nextafter(every[1:], -inf).equal(every[:-1])
+    assert tn.nextafter(every, every).equal(every)
+    nan = tn.full_like(every, float("nan"))
+    assert tn.nextafter(every, nan).isnan().all() and tn.nextafter(nan, every).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_whole_numbers_are_rounded_in_front_of_the_point(dtype: str) -> None:
+    numbers = [*range(-128, 128)]
+    for digits in (-1, -2, 0, 2):
+        want = np.array([round(n, digits) for n in numbers]).astype(dtype)
+        got = tn.tensor(numbers, dtype=getattr(tn, dtype)).round(decimals=digits)
+        np.testing.assert_array_equal(got.numpy(), want)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers_near_zero_and_beyond(dtype: str) -> None:
+    near = 1e-6 if dtype == "complex64" else 1e-13
+    parts = [0.0, 1e-9, -1e-5, 0.3, -0.4, 0.6, -2.5, 3.0]
+    z = np.array([complex(a, b) for a in parts for b in parts]).astype(dtype)
+    a, b = z.real.astype(np.longdouble), z.imag.astype(np.longdouble)
+    got = tn.log1p(tn.from_numpy(z)).numpy()
+    np.testing.assert_allclose(got.real, np.log1p(a * (2 + a) + b * b) / 2, rtol=near, atol=1e-16)
+    np.testing.assert_allclose(got.imag, np.arctan2(b, 1 + a), rtol=near)
+    ends = [complex(a, b) for a in (1.5, np.inf, -np.inf, np.nan) for b in (-2, np.inf, -np.inf)]
+    bad = np.array(ends).astype(dtype)
+    got = tn.nan_to_num(tn.from_numpy(bad), 7.0, 8.0, -9.0).numpy()
+    np.testing.assert_array_equal(got, np.nan_to_num(bad, nan=7.0, posinf=8.0, neginf=-9.0))
+    leaf = tn.from_numpy(z).requires_grad_()
+    y = F.silu(leaf)
+    s = 1 / (1 + np.exp(-z.astype(np.complex128)))
+    np.testing.assert_allclose(y.detach().numpy(), z * s, rtol=9 * near, atol=1e-12)
+    (got,) = tn.autograd.grad(y, leaf, tn.ones_like(y))
+    np.testing.assert_allclose(got.numpy(), np.conj(s * (1 + z * (1 - s))), rtol=9 * near)
+    top = tn.tensor([complex(np.inf, 0)], dtype=getattr(tn, dtype))
+    assert tn.logaddexp(top, top).real.item() == np.inf
+    assert tn.logaddexp(-top, -top).real.item() == -np.inf
