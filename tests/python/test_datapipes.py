@@ -12,6 +12,7 @@ import pytest
 import tenon as tn
 from refusals import by_name, check
 from tenon.utils.data import DataLoader, IterDataPipe, MapDataPipe, functional_datapipe
+from tenon.utils.data.datapipes.datapipe import DataChunk
 from tenon.utils.data.datapipes.iter import (
     Collator,
     FileLister,
@@ -21,6 +22,7 @@ from tenon.utils.data.datapipes.iter import (
     Sampler,
     StreamReader,
 )
+from tenon.utils.data.datapipes.iter.sharding import _ShardingIterDataPipe
 from tenon.utils.data.datapipes.map import SequenceWrapper
 
 
@@ -121,6 +123,10 @@ def test_files(tmp_path: Path) -> None:
     names = FileLister(str(tmp_path), "*.txt")
     assert [Path(n).name for n in names] == ["a.txt", "b.txt"]
     assert [text for _, text in StreamReader(FileOpener(names))] == ["one", "two"]
+    assert list(FileLister(str(tmp_path / "a.txt"))) == [str(tmp_path / "a.txt")]
+    assert list(FileLister(str(tmp_path / "a.txt"), "*.bin")) == []
+    with pytest.raises(FileNotFoundError):
+        list(FileLister(str(tmp_path / "not there"), recursive=True))
     letters = IterableWrapper([("abc", io.StringIO("abc"))], deepcopy=False)
     assert list(StreamReader(letters, chunk=2)) == [("abc", "ab"), ("abc", "c")]
 
@@ -308,3 +314,23 @@ def test_a_length_that_no_one_knows() -> None:
         with pytest.raises(TypeError, match=f"{type(pipe).__name__} instance doesn't have valid"):
             len(pipe)
         assert len(make(numbers(4))) in (2, 4)
+
+
+def test_a_sequence_is_copied_unless_told_otherwise() -> None:
+    own = [1, 2]
+    copied, shared = SequenceWrapper(own), SequenceWrapper(own, deepcopy=False)
+    own.append(3)
+    assert len(copied) == 2 and len(shared) == 3
+
+
+def test_parts_of_pipes() -> None:
+    chunk = DataChunk(iter([1, 2]))
+    assert chunk == chunk.items == list(chunk.raw_iterator()) == [1, 2]
+    assert chunk.as_str("  ") == "  [1, 2]"
+
+    class Shards(_ShardingIterDataPipe):
+        def __iter__(self) -> Any:
+            return iter(())
+
+    with pytest.raises(NotImplementedError):
+        Shards().apply_sharding(2, 0, None)

@@ -7,10 +7,13 @@ import io
 import pickle
 import zipfile
 from collections import OrderedDict, defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tenon as tn
+from tenon.io import gguf, npy, pt_reader
+from tenon.io.errors import FileFormatError
 from tenon.io.zip_reader import Archive
 from tenon.io.zip_writer import ArchiveWriter
 
@@ -123,8 +126,6 @@ def test_parameters(learns: bool) -> None:
 
 def test_a_parameter_is_learned_where_the_file_does_not_say() -> None:
     """The older form of a call of _rebuild_parameter has the tensor alone."""
-    from tenon.io import pt_reader
-
     assert pt_reader._parameter(tn.ones(2)).requires_grad
 
 
@@ -154,3 +155,25 @@ def test_archives_of_many_members(count: int) -> None:
     own = Archive(file)
     assert len(own.members) == count
     assert own.read(own.members["fa00"]) == (64000).to_bytes(4, "little")
+
+
+def test_bounds_of_what_headers_say() -> None:
+    assert gguf.size_of("x", 0, (4, 3)) == 48
+    with pytest.raises(FileFormatError, match="'x' is too large"):
+        gguf.size_of("x", 0, (1 << 59, 2))
+    assert gguf.size_of("x", 0, (1 << 59,)) == 1 << 61
+    with pytest.raises(FileFormatError, match="a tensor whose dtype is no dtype"):
+        pt_reader._tensor_v3(None, 0, (1,), (1,), False, OrderedDict(), "float32")
+
+
+@pytest.mark.parametrize("dims", [64, 65])
+def test_an_array_has_as_many_dimensions_as_a_tensor(dims: int, tmp_path: Path) -> None:
+    header = f"{{'descr': '|b1', 'fortran_order': False, 'shape': ({'1, ' * dims}), }}"
+    text = header.ljust(400).encode() + b"\n"
+    path = tmp_path / "a.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + b"\x01")
+    if dims == 64:
+        assert npy.load(path).shape == (1,) * 64
+        return
+    with pytest.raises(FileFormatError, match="an array of more than 64 dimensions"):
+        npy.load(path)

@@ -143,3 +143,11 @@ def test_refusals(change, text):
         flex.flex_attention(*change(*inputs()), enable_gqa=True)
     with pytest.raises(ValueError, match="enable_gqa=True"):
         flex.flex_attention(*inputs())
+
+
+def test_lengths_of_a_mask_from_its_blocks():
+    counts, places = tenon.ones(1, 1, 3, dtype=tenon.int32), tenon.zeros(1, 1, 3, 2).int()
+    mask = flex.BlockMask.from_kv_blocks(counts, places, BLOCK_SIZE=(16, 8))
+    assert mask.seq_lengths == (48, 16) and mask.shape == (1, 1, 48, 16)
+    given = flex.BlockMask.from_kv_blocks(counts, places, seq_lengths=(300, 200))
+    assert given.seq_lengths == (300, 200)

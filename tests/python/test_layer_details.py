@@ -357,3 +357,41 @@ def test_transformer_layers_call_the_blocks_that_a_subclass_brings(norm_first: b
         want, after = norm(2 * norm(x + 1)), norm(3 * norm(norm(x) + memory))
     tn.testing.assert_close(nn.TransformerEncoder(layer, 1)(x), want)
     tn.testing.assert_close(decoder(x, memory), after)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["Constant", "Reflection", "Replication", "Circular", "Zero"])
+def test_a_padding_of_one_number_is_for_both_ends_of_each_dimension(kind: str, dims: int) -> None:
+    value = (2.0,) if kind == "Constant" else ()
+    assert getattr(nn, f"{kind}Pad{dims}d")(1, *value).padding == (1, 1) * dims
+
+
+def test_what_stands_behind_a_sequence_is_zero_where_an_encoder_infers() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    net = nn.TransformerEncoder(layer, 1).eval()
+    padding = tn.tensor([[False, False, True], [False, False, False]])
+    x = tn.arange(24.0).reshape(2, 3, 4).sin()
+    with tn.no_grad():
+        y = net(x, src_key_padding_mask=padding)
+        whole = net(x)
+    trained = net(x, src_key_padding_mask=padding)
+    assert (y == 0).all(-1).tolist() == padding.tolist()
+    assert not (trained == 0).any() and not (whole == 0).any()
+    np.testing.assert_allclose(y[~padding], trained[~padding].detach(), rtol=1e-5)
+
+
+def test_a_lazy_layer_waits_for_one_input() -> None:
+    layer = nn.LazyLinear(3)
+    assert len(layer._forward_pre_hooks) == 1
+    layer(tn.ones(1, 2))
+    assert type(layer) is nn.Linear and not layer._forward_pre_hooks
+    assert not hasattr(layer, "_infer_hook")
+
+
+def test_margins_of_one_sample_without_a_batch() -> None:
+    x = tn.tensor([0.1, 0.2, 0.4])
+    for target in (tn.tensor(1), tn.tensor([1])):
+        loss = F.multi_margin_loss(x, target)
+        assert loss.item() == pytest.approx((0.9 + 1.2) / 3)
+    with pytest.raises(RuntimeError, match=r"Expected target size \[1\], but got \[2\]"):
+        F.multi_margin_loss(x, tn.tensor([1, 2]))

@@ -416,7 +416,7 @@ class Checkpoint:
 class ZipCheckpoint(Checkpoint):
     """One open archive."""
 
-    def __init__(self, file: BinaryIO, map_location: MapLocation, mmap: bool = False) -> None:
+    def __init__(self, file: BinaryIO, map_location: MapLocation, mmap: bool) -> None:
         super().__init__(map_location)
         self.archive = Archive(file)
         self.mapped = None
