@@ -80,7 +80,6 @@ static tn_status cast_all(const tn_op *op, void *args, int32_t dtype, bool keep)
         if (tni_is_list(f)) {
             to = calloc((size_t)(in.n > 0 ? in.n : 1), sizeof *to);
             if (!to) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-            memcpy(to, in.v, (size_t)in.n * sizeof *to);
             own->v = to;
         }
         for (int64_t k = 0; k < in.n; k++) TN_TRY(cast(in.v[k], dtype, keep, &to[k]));
