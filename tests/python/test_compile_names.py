@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,77 @@ def test_modes_around_a_backends_graphs() -> None:
     with tn.inference_mode():
         for x in (tn.ones(2), -tn.ones(2), tn.ones(2)):
             assert tn.equal(call(x), writes(x))
+
+
+SETTINGS = ModuleType("settings_of_this_test")
+SETTINGS.inner = ModuleType("settings_of_this_test.inner")  # type: ignore[attr-defined]
+weight, bias = tn.ones(1), None  # as the attributes of layers are called
+
+
+def first(x: tn.Tensor) -> tn.Tensor:
+    return x * SETTINGS.k
+
+
+def handed(settings: Any, x: tn.Tensor) -> tn.Tensor:
+    return x * settings.k
+
+
+class Holds(tn.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings = SETTINGS
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        return x * self.settings.k
+
+
+@pytest.mark.parametrize("backend", ["inductor", Seen()])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        first,
+        lambda x: first(x) * SETTINGS.j,
+        lambda x: x * SETTINGS.inner.j + x * SETTINGS.j + first(x) + handed(SETTINGS.inner, x),
+        lambda x: handed(SETTINGS, x),
+        lambda x, m=SETTINGS: x * m.k,
+        lambda x: x * getattr(SETTINGS, "k"),  # noqa: B009
+        lambda x: x * SETTINGS.__dict__["k"],
+        lambda x: x * (2 if hasattr(SETTINGS, "new") else 1),
+        Holds(),
+    ],
+)
+def test_names_of_modules_are_read_anew(fn: Any, backend: Any) -> None:
+    x = tn.ones(2)
+    for module in (SETTINGS, SETTINGS.inner):
+        vars(module).update(k=2.0, j=3.0)
+        vars(module).pop("new", None)
+    call = tn.compile(fn, backend=backend)
+    for _ in range(4):
+        assert tn.equal(call(x), fn(x))
+    for module, name in ((SETTINGS, "k"), (SETTINGS, "j"), (SETTINGS.inner, "k"),
+                         (SETTINGS.inner, "j"), (SETTINGS, "new")):  # fmt: skip
+        setattr(module, name, 5.0)
+        for _ in range(2):
+            assert tn.equal(call(x), fn(x)), name
+
+
+def test_names_of_attributes_are_no_globals() -> None:
+    """`self.weight` is not what the program calls `weight` elsewhere, in its training loop say."""
+    global weight, bias
+
+    class Net(tn.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.bias = tn.nn.Parameter(tn.ones(2)), None
+
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            return x * self.weight if self.bias is None else x
+
+    seen = Seen()
+    call = tn.compile(Net(), backend=seen)
+    for i in range(4):
+        weight, bias = call(tn.ones(2)), i
+    assert len(seen.graphs) == 1
 
 
 def test_settings_have_values_that_programs_restore() -> None:

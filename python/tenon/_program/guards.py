@@ -65,6 +65,15 @@ def _top(module: Any) -> str:
     return str(module or "").partition(".")[0]
 
 
+def _is_the_programs(module: types.ModuleType) -> bool:
+    """Whether a module is no library, which nobody changes."""
+    if _top(module.__name__) in (*OURS, *sys.stdlib_module_names):
+        return False
+    return not {"site-packages", "dist-packages"} & {
+        *PurePath(getattr(module, "__file__", None) or "").parts
+    }
+
+
 def is_ours(it: Any) -> bool:
     """Whether a function or class belongs to the package, which nobody changes."""
     return _top(getattr(it, "__module__", "")) in OURS
@@ -97,6 +106,8 @@ class Walk:
                 self.rows.append((TENSOR, value, tuple(value.shape), None))
             held = self._dict(own) if own and first else None
             return Same(value), value.dtype, tuple(value.shape), value.requires_grad, held
+        if isinstance(value, types.ModuleType) and _is_the_programs(value):
+            raise Unfit(f"an object holds the module {value.__name__}, whose names may change")
         if isinstance(value, _FIXED) or type(value) is object or not self._enter(value):
             return Same(value)
         return self._inside(value)
@@ -107,7 +118,11 @@ class Walk:
             self.rows.append((ITEM, of, key, NotImplemented))
             return NotImplemented
         self.rows.append((ITEM, of, key, of.get(key)))
-        return self.token(of.get(key))
+        return self._named(of.get(key))
+
+    def _named(self, value: Any) -> Any:
+        """A value that code has by name: of a module it names what it reads, too."""
+        return Same(value) if isinstance(value, types.ModuleType) else self.token(value)
 
     def _attribute(self, of: Any, name: str) -> None:
         """One that a descriptor of the class gets."""
@@ -194,7 +209,7 @@ class Walk:
             self.exact = False
             return None
         self._attribute(cell, "cell_contents")
-        return self.token(held)
+        return self._named(held)
 
     def _object(self, value: Any) -> Any:
         if isinstance(value, functools.partial):

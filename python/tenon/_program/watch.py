@@ -130,13 +130,19 @@ def _depends_on_sizes(code: CodeType) -> bool:
 
 
 @cache
-def _asked_for(code: CodeType) -> frozenset[str]:
-    """The names that the code looks up in its module."""
-    return frozenset(
-        str(step.argval)
-        for step in dis.get_instructions(code)
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    )
+def _asked_for(code: CodeType) -> tuple[str, ...]:
+    """The names that the code looks up in its module; not those of attributes, which may be called
+    as something there that the call has nothing to do with."""
+    steps = dis.get_instructions(code)
+    names = (str(s.argval) for s in steps if s.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    return tuple(dict.fromkeys(names))
+
+
+@cache
+def _attributes(code: CodeType) -> tuple[str, ...]:
+    """The names that the code may ask a module for, `getattr(module, "name")` among them."""
+    texts = (c for c in code.co_consts if isinstance(c, str) and c.isidentifier())
+    return (*code.co_names, *texts)
 
 
 @cache
@@ -177,6 +183,7 @@ class Watch:
         self.sized = False  # the course, or a number, may depend on sizes
         self.read: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self._found: list[tuple[Any, Any, str]] = []  # what `+=` could write to, and how it was
+        self._through: set[tuple[int, tuple[str, ...]]] = set()  # modules, and names asked of them
         self._remembered = 0  # of the names
         self.stop: Callable[[], None] | None = None  # called when there is a reason
         self.count: Callable[[], int] | None = None  # of operators so far
@@ -233,7 +240,8 @@ class Watch:
         elif code.co_filename.startswith(_LIBRARY) and self._serves_package(frame):
             return
         elif event == "call":
-            self._python(frame)
+            if not self._is_aside(frame):
+                self._python(frame)
         elif not self._is_pure(arg) and not _is_own_container(
             frame, getattr(arg, "__self__", None)
         ):
@@ -283,14 +291,12 @@ class Watch:
             self._codes.add(code)
             self.reason = _write_in(code)
             self.sized = self.sized or _depends_on_sizes(code)
-        self._names(code.co_names, frame.f_globals)
-        for name in _asked_for(code):  # of builtins, or of nothing, until there is one
-            if name not in frame.f_globals:
-                self.read[id(frame.f_globals), name] = (frame.f_globals, name, None)
-        if code.co_freevars:
-            around = frame.f_locals
-            for name in code.co_freevars:
-                self._module(around.get(name), code.co_names)
+        space, names = frame.f_globals, _attributes(code)
+        for name in _asked_for(code):  # of builtins, or of nothing, where it is not there
+            self.read.setdefault((id(space), name), (space, name, None))
+            self._module(space.get(name), names)
+        for held in frame.f_locals.values():  # arguments, and what is around the function
+            self._module(held, names)
         if self.reason is None and _adds_in_place(code):
             self._remember(frame)
 
@@ -310,17 +316,17 @@ class Watch:
             if self.reason is None and token(held) != before:
                 self.reason = f"something older than the call is written to at {where}"
 
-    def _names(self, names: tuple[str, ...], space: dict[str, Any]) -> None:
-        """Which of the names are read from there; those of modules found on the way, too."""
-        for name in names:
-            if name not in space or (id(space), name) in self.read:
-                continue
-            self.read[id(space), name] = (space, name, None)
-            self._module(space[name], names)
-
     def _module(self, found: Any, names: tuple[str, ...]) -> None:
-        if isinstance(found, ModuleType) and found.__name__.partition(".")[0] not in OURS:
-            self._names(names, vars(found))
+        """Which of the names of attributes a module has, and those that it has."""
+        if not isinstance(found, ModuleType) or found.__name__.partition(".")[0] in OURS:
+            return
+        space = vars(found)
+        if (id(space), names) in self._through:
+            return
+        self._through.add((id(space), names))
+        for name in names:  # also those that it has not, and may have later
+            self.read.setdefault((id(space), name), (space, name, None))
+            self._module(space.get(name), names)
 
     def values(self) -> list[tuple[Any, str, Any]]:
         return list(self.read.values())
