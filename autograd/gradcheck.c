@@ -132,9 +132,9 @@ static tn_status run(check *c, tn_tensor *y, double **jacobians) {
     for (int64_t r = 0; st == TN_OK && r < m; r++) {
         st = row(c, y, r, grads);
         for (int64_t k = 0; st == TN_OK && k < c->n; k++) {
+            if (!grads[k]) continue;
             int64_t n = c->inputs[k]->v.numel;
-            if (grads[k])
-                st = tn_tensor_read(grads[k], jacobians[k] + r * n, (uint64_t)n * sizeof(double));
+            st = tn_tensor_read(grads[k], jacobians[k] + r * n, (uint64_t)n * sizeof(double));
         }
         for (int64_t k = 0; k < c->n; k++) tn_tensor_unref(&grads[k]);
     }
@@ -150,7 +150,8 @@ tn_status tn_gradcheck(tn_gradcheck_fn fn, void *ctx, tn_tensor *const *inputs, 
     tn_tensor *y = NULL;
     double *first = NULL;
     bool any = false;
-    if (!fn || n <= 0 || !(eps > 0)) return tn_fail(TN_E_VALUE, -1, "gradcheck: bad arguments");
+    if (!fn || !inputs || n <= 0 || !(eps > 0))
+        return tn_fail(TN_E_VALUE, -1, "gradcheck: bad arguments");
     for (int64_t k = 0; k < n; k++) {
         if (!inputs[k] || !tn_requires_grad(inputs[k])) continue;
         if (tn_view_dtype(&inputs[k]->v) != TN_F64 || !tn_is_leaf(inputs[k]))

@@ -1,5 +1,6 @@
 /* test_refused_calls.c: functions of the C API whose arguments are missing or out of range. Each fails
  * with the status of its kind and words that say which argument is meant, and changes nothing. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include <tenon/random.h>
 #include <tenon/runtime.h>
 #include <tenon/tensor.h>
+#include <tenon/wrapped.h>
 
 static void ok(tn_status st, const char *call, int line) {
     if (st != TN_OK) fail_msg("line %d: %s: %s", line, call, tn_error_last()->message);
@@ -222,6 +224,67 @@ static void test_settings(void **state) {
             tn_adam_update(empty, empty, empty, empty, empty, empty, NULL));
 }
 
+static tn_status doubled(void *ctx, tn_tensor *const *in, int64_t n, tn_tensor **ret) {
+    tn_tensor *twice = NULL;
+    (void)n;
+    OK(tn_add(in[0], in[0], tn_scalar_int(1), &twice));
+    tn_status st = tn__to_copy(twice, *(int32_t *)ctx, -1, 0, TN_FORMAT_PRESERVE, ret);
+    tn_tensor_unref(&twice);
+    return st;
+}
+
+static void test_gradcheck(void **state) {
+    tn_tensor *x = ones(TN_F64, 2), *low = ones(TN_F32, 2), *in[2] = {x, NULL};
+    int32_t dtype = TN_F64;
+    double worst = 1.0;
+    (void)state;
+    REFUSED(TN_E_VALUE, "no input requires", tn_gradcheck(doubled, &dtype, in, 2, 1, 0, 0, NULL));
+    OK(tn_set_requires_grad(x, 1));
+    OK(tn_set_requires_grad(low, 1));
+    REFUSED(TN_E_VALUE, "bad arguments", tn_gradcheck(NULL, NULL, in, 2, 1, 0, 0, NULL));
+    REFUSED(TN_E_VALUE, "bad arguments", tn_gradcheck(doubled, &dtype, NULL, 2, 1, 0, 0, NULL));
+    REFUSED(TN_E_VALUE, "bad arguments", tn_gradcheck(doubled, &dtype, in, 0, 1, 0, 0, NULL));
+    REFUSED(TN_E_VALUE, "bad arguments", tn_gradcheck(doubled, &dtype, in, 2, 0, 0, 0, NULL));
+    REFUSED(TN_E_VALUE, "bad arguments", tn_gradcheck(doubled, &dtype, in, 2, NAN, 0, 0, NULL));
+    REFUSED(TN_E_VALUE, "input 0 must be a float64 leaf",
+            tn_gradcheck(doubled, &dtype, &low, 1, 1, 0, 0, NULL));
+    OK(tn_gradcheck(doubled, &dtype, in, 2, 1e-3, 1e-9, 0, &worst)); /* an input may be left out */
+    assert_true(worst < 1e-9);
+    dtype = TN_F32;
+    REFUSED(TN_E_DTYPE, "output must be float64",
+            tn_gradcheck(doubled, &dtype, in, 2, 1, 0, 0, NULL));
+    tn_tensor_unref(&low);
+    tn_tensor_unref(&x);
+}
+
+static void ended(void *ctx) { (void)ctx; }
+
+static void test_groups_and_wrapped_tensors(void **state) {
+    int64_t two = 2;
+    tn_tensor *t = NULL;
+    tn_tensors none = {NULL, 0};
+    (void)state;
+    REFUSED(TN_E_TYPE, "all_reduce(): the group is NULL", tn_group_all_reduce(NULL, none, none, 0));
+    REFUSED(TN_E_TYPE, "all_gather(): the group is NULL", tn_group_all_gather(NULL, none, none));
+    REFUSED(TN_E_TYPE, "broadcast(): the group is NULL", tn_group_broadcast(NULL, none, none, 0));
+    REFUSED(TN_E_TYPE, "reduce_scatter(): the group is NULL",
+            tn_group_reduce_scatter(NULL, none, none, 0));
+    REFUSED(TN_E_VALUE, "wrapped_new(): a pointer is NULL",
+            tn_wrapped_new(TN_F32, cpu, 1, &two, NULL, NULL, &two, &t));
+    REFUSED(TN_E_VALUE, "wrapped_new(): a pointer is NULL",
+            tn_wrapped_new(TN_F32, cpu, 1, &two, NULL, ended, NULL, &t));
+    REFUSED(TN_E_VALUE, "wrapped_new(): a pointer is NULL",
+            tn_wrapped_new(TN_F32, cpu, 1, NULL, NULL, ended, &two, &t));
+    REFUSED(TN_E_VALUE, "or ndim is -1",
+            tn_wrapped_new(TN_F32, cpu, -1, &two, NULL, ended, &two, &t));
+    REFUSED(TN_E_VALUE, "or ndim is 65",
+            tn_wrapped_new(TN_F32, cpu, 65, &two, NULL, ended, &two, &t));
+    REFUSED(TN_E_DTYPE, "there is no dtype 9999",
+            tn_wrapped_new(9999, cpu, 1, &two, NULL, ended, &two, &t));
+    assert_null(t);
+    assert_null(tn_wrapped_ctx(NULL));
+}
+
 static void test_graphs_and_devices(void **state) {
     tn_graph *g = NULL;
     (void)state;
@@ -290,6 +353,9 @@ static void test_programs(void **state) {
     REFUSED(TN_E_TYPE, "program_optimize() needs", tn_program_optimize(NULL, 0));
     REFUSED(TN_E_TYPE, "program_verify() needs", tn_program_verify(NULL));
     REFUSED(TN_E_TYPE, "program_print() needs", tn_program_print(NULL, 0, &text));
+    REFUSED(TN_E_TYPE, "program_save() needs a path", tn_program_save(p, NULL));
+    REFUSED(TN_E_VALUE, "/no/such/folder/p cannot be written",
+            tn_program_save(p, "/no/such/folder/p"));
     REFUSED(TN_E_TYPE, "program_write() needs", tn_program_write(NULL, &file, &bytes));
     REFUSED(TN_E_TYPE, "program_parse() needs bytes", tn_program_parse(NULL, 4, &open));
     REFUSED(TN_E_TYPE, "program_run() needs", tn_program_run(NULL, NULL, 0, &y, 1));
@@ -335,6 +401,8 @@ int main(void) {
         cmocka_unit_test(test_functions_of_a_host),
         cmocka_unit_test(test_streams_and_generators),
         cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_gradcheck),
+        cmocka_unit_test(test_groups_and_wrapped_tensors),
         cmocka_unit_test(test_graphs_and_devices),
         cmocka_unit_test(test_programs),
     };

@@ -772,3 +772,18 @@ def test_bounds_of_wide_unsigned_integers() -> None:
         ):
             with pytest.raises(RuntimeError, match=words):
                 x.random_(*bounds)
+
+
+@pytest.mark.parametrize("name", ["int8", "int16", "int32", "int64", "uint8", "bool"])
+def test_whole_numbers_are_drawn_up_to_the_bounds_of_their_dtype(name: str) -> None:
+    kind = getattr(tenon, name)
+    low, high = (0, 1) if name == "bool" else (tenon.iinfo(kind).min, tenon.iinfo(kind).max)
+    x = tenon.empty(4, dtype=kind)
+    assert x.random_(low, low + 1).tolist() == [low] * 4
+    assert tenon.randint(low, low + 1, (3,), dtype=kind).tolist() == [low] * 3
+    if name == "int64":
+        return  # there is no bound beyond
+    assert x.random_(high, high + 1).tolist() == [high] * 4
+    for bounds, words in (((low - 1, low + 1), "from is out of"), ((low, high + 2), "to - 1 is")):
+        with pytest.raises(RuntimeError, match=words):
+            x.random_(*bounds)
