@@ -98,6 +98,8 @@ tn_status tni_check_given_sparse(const tn_op *op, const void *args, tn_tensor *o
                                  uint64_t any_input_word);
 /* Read-only memory, and a result dtype that the output cannot hold. */
 tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t result);
+/* That what is written, in place or with out=, lies apart from the inputs, as the entry asks. */
+tn_status tni_check_apart(const tn_op *op, const void *args, const tn_tensor *out, bool inplace);
 /* What the entry asks of an out= tensor (`out`): its dtype, that it lies apart from the inputs; it has
  * to be where the result is. */
 tn_status tni_check_out(const tn_op *op, const void *args, const tn_tensor *out, int32_t result,

@@ -105,28 +105,34 @@ bool tni_takes_repeated(const tn_op *op, const tn_tensor *given, uint64_t any) {
     return op->repeated && tni_repeats(given) && !tni_recording(any | given->v.word);
 }
 
-tn_status tni_check_out(const tn_op *op, const void *args, const tn_tensor *out, int32_t result,
-                        tn_device device) {
-    tn_device there = tn_tensor_device(out);
-    if (TN_UNLIKELY(there.slot != device.slot || there.index != device.index))
-        return tni_fail_devices(device, there);
+tn_status tni_check_apart(const tn_op *op, const void *args, const tn_tensor *out, bool inplace) {
     bool apart = op->flags & TNI_OP_OUT_APART, whole = op->flags & TNI_OP_OUT_WHOLE;
-    bool inplace = op->nin > 0 && !(op->flags & TNI_OP_NO_INPLACE) &&
-                   !tni_is_list(tni_in_field(op, 0)) && out == tni_in_slot(op, args, 0);
-    if ((op->flags & TNI_OP_OUT_EXACT) && !inplace && tn_view_dtype(&out->v) != result)
-        return tn_fail(TN_E_DTYPE, -1,
-                       "%s(): Expected out tensor to have dtype %s, but got %s instead",
-                       op->info.name, tni_type_text(result), tni_type_text(tn_view_dtype(&out->v)));
-    for (int i = 0; i < op->nin && (apart || whole); i++) {
+    for (int i = 0; i < op->nin && (apart || whole) && out->v.numel > 0; i++) {
         tni_span in = tni_in_span(op, args, i);
         for (int64_t k = 0; k < in.n; k++) {
-            if (!in.v[k] || (inplace && in.v[k] == out)) continue;
+            if (!in.v[k] || (inplace && i == 0)) continue;
             tni_overlap rel = tni_overlap_of(out, in.v[k]);
             if (rel == TNI_OVERLAP_PARTIAL || (apart && rel == TNI_OVERLAP_FULL))
                 return tni_fail_overlap();
         }
     }
     return TN_OK;
+}
+
+tn_status tni_check_out(const tn_op *op, const void *args, const tn_tensor *out, int32_t result,
+                        tn_device device) {
+    tn_device there = tn_tensor_device(out);
+    if (TN_UNLIKELY(there.slot != device.slot || there.index != device.index))
+        return tni_fail_devices(device, there);
+    bool itself =
+        (op->flags & (TNI_OP_INPLACE_ONLY | TNI_OP_OUT_ITSELF)) || !(op->flags & TNI_OP_NO_INPLACE);
+    bool inplace = op->nin > 0 && itself && !tni_is_list(tni_in_field(op, 0)) &&
+                   out == tni_in_slot(op, args, 0);
+    if ((op->flags & TNI_OP_OUT_EXACT) && !inplace && tn_view_dtype(&out->v) != result)
+        return tn_fail(TN_E_DTYPE, -1,
+                       "%s(): Expected out tensor to have dtype %s, but got %s instead",
+                       op->info.name, tni_type_text(result), tni_type_text(tn_view_dtype(&out->v)));
+    return tni_check_apart(op, args, out, inplace);
 }
 
 static void warn_resized(const tn_tensor *out, int32_t ndim, const int64_t *shape) {

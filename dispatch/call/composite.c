@@ -117,6 +117,8 @@ ALWAYS tn_status run_made(const tn_op *op, void *args, tn_tensor *given, bool in
     int ntargets = op->flags & (TNI_OP_LIST_OUT | TNI_OP_INPLACE_ONLY) ? 0 : op->nout;
     for (int i = 0; i < ntargets; i++) targets[i] = *tni_out_slot(op, args, i);
     if (own && (op->flags & TNI_OP_WRITES)) TN_TRY(tni_check_written(op, args, any));
+    if (op->flags & TNI_OP_INPLACE_ONLY)
+        TN_TRY(tni_check_apart(op, args, tni_in_slot(op, args, 0), true));
     if (own) tni_grad_off();
     tn_status st = make(op, args, rets);
     if (TN_UNLIKELY(op->flags & TNI_OP_FOLLOWS) && st == TN_OK) {

@@ -191,6 +191,9 @@ static tn_status make_output(call *c, int32_t ndim, const int64_t *shape) {
 /* Checks out= or the in-place target and says where the kernel writes. */
 static tn_status use_given(call *c, int32_t ndim, const int64_t *shape) {
     tn_tensor *o = c->given;
+    if (c->inplace && c->op->result_rule == TNI_RESULT_REAL && c->result != c->compute)
+        return tn_fail(TN_E_STATE, 0, "In-place %s is not supported for complex tensors.",
+                       c->op->info.name);
     TN_TRY(tni_check_writable(c->op, o, c->result));
     TN_TRY(tni_check_out(c->op, c->args, o, c->result, c->device));
     bool fits = tni_shape_is(o, ndim, shape), read = c->inplace;

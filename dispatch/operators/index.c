@@ -430,6 +430,14 @@ static bool is_fill(tn_views indices, const tn_tensor *values, int64_t accumulat
     return masks == 1 && !accumulate && values->v.numel == 1;
 }
 
+static tn_status check_apart(const tn_tensor *self, tn_views indices, const tn_tensor *values) {
+    if (tni_overlap_of(self, values) != TNI_OVERLAP_NONE) return tni_fail_overlap();
+    for (int64_t i = 0; i < indices.n; i++)
+        if (indices.v[i] && tni_overlap_of(self, tni_t(indices.v[i])) != TNI_OVERLAP_NONE)
+            return tni_fail_overlap();
+    return TN_OK;
+}
+
 static tn_status put(tn_tensor *self, tn_views indices, tn_tensor *values, int64_t accumulate) {
     prepared p;
     tn_tensor *fit = NULL, *same = NULL;
@@ -439,20 +447,13 @@ static tn_status put(tn_tensor *self, tn_views indices, tn_tensor *values, int64
         if (indices.v[i] && is_mask(indices.v[i])) return TN_OK;
     tn_status st = prepare(&p, &self->v, indices);
     if (st) goto out;
+    if (!fills && self->v.numel > 0 && (st = check_apart(self, indices, values))) goto out;
     if (p.count == 0) {
         st =
             accumulate ? tn_add_(self, values, tn_scalar_int(1)) : tn_copy_(self, values, 0, &same);
         goto out;
     }
     if ((st = fit_values(&p, &self->v, values, fills, &fit))) goto out;
-    /* values that look at self are read while it is written */
-    if (tni_overlap_of(self, values) != TNI_OVERLAP_NONE ||
-        (self->storage && self->storage == values->storage)) {
-        tn_tensor *copy = NULL;
-        if ((st = tn_clone(fit, TN_FORMAT_CONTIGUOUS, &copy))) goto out;
-        tn_tensor_unref(&fit);
-        fit = copy;
-    }
     st = tn__index_put_(p.self, index_list(&p), fit, p.first, tn_ints_of(p.dims, p.count),
                         accumulate, &same);
 out:

@@ -8,6 +8,8 @@
 #define TENON_SCOPE_PRIV_H
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <tenon/ops_compare.h>
 #include <tenon/ops_create.h>
@@ -20,11 +22,30 @@
 #include "ask_priv.h"
 
 #define TNI_SCOPE_MAX 48
+/* Temporaries beyond those that a scope holds itself: loops over the dimensions of many make more. */
+typedef struct tni_scope_older {
+    struct tni_scope_older *next;
+    tn_tensor *t[TNI_SCOPE_MAX];
+} tni_scope_older;
+
 typedef struct tni_scope {
     tn_status st;
     int32_t n;
     tn_tensor *t[TNI_SCOPE_MAX + 1]; /* owned */
+    tni_scope_older *older;
 } tni_scope;
+
+static inline void scope_make_room(tni_scope *s) {
+    tni_scope_older *older = malloc(sizeof *older);
+    if (!older) {
+        s->st = tn_fail(TN_E_MEMORY, -1, "out of memory");
+        return;
+    }
+    memcpy(older->t, s->t, sizeof older->t);
+    older->next = s->older;
+    s->older = older;
+    s->n = 0;
+}
 
 /* Takes over t, which a call that returned `st` has made; NULL when it failed. */
 static inline tn_tensor *scope_take(tni_scope *s, tn_status st, tn_tensor *t) {
@@ -32,9 +53,9 @@ static inline tn_tensor *scope_take(tni_scope *s, tn_status st, tn_tensor *t) {
         s->st = st;
         return NULL;
     }
-    if (s->n == TNI_SCOPE_MAX) {
+    if (s->n == TNI_SCOPE_MAX) scope_make_room(s);
+    if (s->st != TN_OK) {
         tn_tensor_unref(&t);
-        s->st = tn_fail(TN_E_INTERNAL, -1, "too many temporaries in a composite operator");
         return NULL;
     }
     s->t[s->n++] = t;
@@ -238,6 +259,12 @@ static inline tn_tensor *scope_mul_number(tni_scope *s, tn_tensor *a, double v) 
 static inline tn_status scope_finish(tni_scope *s, tn_tensor *result, tn_tensor **ret) {
     if (s->st == TN_OK && ret) *ret = tn_tensor_ref(result);
     for (int32_t i = s->n - 1; i >= 0; i--) tn_tensor_unref(&s->t[i]);
+    while (s->older) {
+        tni_scope_older *older = s->older;
+        for (int32_t i = TNI_SCOPE_MAX - 1; i >= 0; i--) tn_tensor_unref(&older->t[i]);
+        s->older = older->next;
+        free(older);
+    }
     return s->st;
 }
 

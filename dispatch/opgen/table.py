@@ -31,7 +31,7 @@ DTYPE_SETS = {
 ALL_DTYPES = [name for names in DTYPE_SETS.values() for name in names]
 COMPUTE_RULES = ("promote", "float", "first", "sum", "bool", "number")
 AUTOCAST = ("low", "float32", "widest")
-OUT = {"exact", "whole", "apart", "filled", "dtype"}
+OUT = {"exact", "whole", "apart", "itself", "filled", "dtype"}
 REFUSES = {"bool", "int", "complex", "mixed", "lacking"}
 CHECKS = (("pointwise", "custom"), ("composite", "custom"), ("pointwise", "unlike"))
 REPEATED = (("pointwise", "custom"), ("structured", "custom"))
@@ -492,8 +492,11 @@ def set_rules(word: str, rules: dict[str, list[str]], ops: dict[str, Op]) -> Non
 
 def check_out(op: Op) -> None:
     words = set(op.entry.get("out", "").split())
-    if words and ("out" not in op.where or words - OUT):
-        raise op.fail(f"out holds words of {', '.join(sorted(OUT))}, and goes with a form 'out'")
+    written = op.inplace_only or {"out", "inplace"} & set(op.where)
+    if words and (not written or words - OUT):
+        raise op.fail(
+            f"out holds words of {', '.join(sorted(OUT))}, and goes with a form 'out' or in place"
+        )
     if words and op.entry.get("takes_out"):
         raise op.fail("out is checked for an operator that leaves out= to its caller")
 

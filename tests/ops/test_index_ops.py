@@ -673,3 +673,54 @@ def test_even_places(dtype: str, first: float, last: float, steps: int) -> None:
         return lib.linspace(first, last, steps, dtype=getattr(lib, dtype)).double().tolist()
 
     stored.same(made(tn), stored.of_torch(made))
+
+
+IN_PLACE: dict[str, Callable[..., Any]] = {
+    "index_add_": lambda x, i, y: x.index_add_(0, i, y),
+    "index_copy_": lambda x, i, y: x.index_copy_(0, i, y),
+    "index_reduce_": lambda x, i, y: x.index_reduce_(0, i, y, "amax"),
+    "index_put_": lambda x, i, y: x.index_put_((i,), y),
+    "index_put_ add": lambda x, i, y: x.index_put_((i,), y, accumulate=True),
+    "setitem": lambda x, i, y: x.__setitem__(i, y),
+    "scatter_": lambda x, i, y: x.scatter_(0, i, y),
+    "scatter_ reduce": lambda x, i, y: x.scatter_(0, i, y, reduce="add"),
+    "scatter_add_": lambda x, i, y: x.scatter_add_(0, i, y),
+    "scatter_reduce_": lambda x, i, y: x.scatter_reduce_(0, i, y, "sum"),
+    "put_": lambda x, i, y: x.put_(i, y),
+}
+OUT_OF_PLACE = ["index_add", "index_copy", "scatter", "scatter_add"]
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_is_written_lies_apart_from_what_is_read(name: str) -> None:
+    write, room = IN_PLACE[name], tn.arange(12)
+    before, i = room.clone(), tn.arange(5, -1, -1)
+    for x, index, y in [
+        (room[:6], i, room[:6]),
+        (room[:6], i, room[3:9]),
+        (room[:6], room[:6], tn.ones(6, dtype=tn.int64)),
+    ]:
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            write(x, index, y)
+        assert tn.equal(room, before)
+    write(room[::2], i, room[1::2])
+    apart = before[::2].clone()
+    write(apart, i, before[1::2])
+    assert tn.equal(room[::2], apart)
+    assert tn.equal(room[1::2], before[1::2])
+
+
+@pytest.mark.parametrize("name", OUT_OF_PLACE)
+def test_out_may_be_the_tensor_itself(name: str) -> None:
+    x, i, y = tn.arange(6.0), tn.arange(5, -1, -1), tn.ones(6)
+    want = getattr(tn, name)(x, 0, i, y)
+    assert getattr(tn, name)(x, 0, i, y, out=x) is x
+    assert tn.equal(x, want)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        getattr(tn, name)(x, 0, i, y, out=y)
+
+
+def test_one_element_of_the_tensor_fills_what_a_mask_shows() -> None:
+    x = tn.arange(4.0)
+    x[x > 1] = x[1]
+    assert x.tolist() == [0, 1, 1, 1]

@@ -103,3 +103,11 @@ def test_rounded_quotients_have_the_dtype_of_both(mode: str) -> None:
                 assert got.dtype is tn.result_type(x, y), (mine, other)
                 exact = want if isinstance(y, tn.Tensor) else rounded(a.astype(float) / b[1])
                 assert got.tolist() == exact.tolist(), (mine, other)
+
+
+def test_the_modulus_of_complex_numbers_in_place() -> None:
+    x = tn.tensor([3 + 4j])
+    with pytest.raises(RuntimeError, match="In-place abs is not supported for complex tensors"):
+        x.abs_()
+    assert x.tolist() == [3 + 4j] and tn.abs(x, out=tn.empty(1)).tolist() == [5]
+    assert tn.tensor([-3]).abs_().tolist() == [3]

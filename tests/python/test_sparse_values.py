@@ -21,3 +21,14 @@ def test_without_dimensions():
     assert (x * 2).to_dense() == 6 and (x + x).to_dense() == 6
     with pytest.raises(NotImplementedError, match="sparse_coo"):
         tn.where(tn.tensor(True), x, x)
+
+
+def test_many_dimensions_in_front():
+    """The temporaries of one call grow with the dimensions."""
+    crow, col = tn.tensor([0, 2, 4]), tn.tensor([0, 1, 0, 1])
+    for front in ((2, 3, 4), (1,) * 16):
+        values = tn.arange(4.0).expand(*front, 4)
+        x = tn.sparse_csr_tensor(
+            crow.expand(*front, 3), col.expand(*front, 4), values, (*front, 2, 2)
+        )
+        assert tn.equal(x.to_dense(), values.reshape(*front, 2, 2))

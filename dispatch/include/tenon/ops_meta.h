@@ -91,6 +91,7 @@ typedef struct tn_field {
 #define TNI_OP_OUT_EXACT 0x400000u
 #define TNI_OP_OUT_WHOLE 0x800000u
 #define TNI_OP_OUT_APART 0x2000000u
+#define TNI_OP_OUT_ITSELF 0x40000000u /* apart, but for the first input itself */
 #define TNI_OP_OUT_FILLED 0x10000000u /* one of as many elements keeps its shape */
 #define TNI_OP_OUT_DTYPE 0x20000000u  /* its dtype is the one that is computed in */
 #define TNI_OP_FOLLOWS 0x4000000u     /* results lie channels last where an image does */
