@@ -147,3 +147,31 @@ def test_functions_called_often_are_shown_themselves_too():
         seen.clear()
         call()
         assert seen == [want]
+    layers = tn.nn.Embedding(4, 2), tn.nn.Dropout(), tn.nn.Softmax(-1)
+    del layers[0].weight
+    layers[0].weight = weight
+    for layer, want in zip(layers, (F.embedding, F.dropout, F.softmax), strict=True):
+        seen.clear()
+        layer(tn.tensor([1]) if want is F.embedding else x)
+        assert [s[0] for s in seen] == [want]
+
+
+def test_modes_see_functions_that_are_called_often():
+    seen = []
+
+    class Mode(tn.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    nn, at, x = tn.nn, tn.tensor([1]), tn.randn(2, 3)
+    for layer, want in (
+        (nn.Embedding(4, 2), F.embedding),
+        (nn.Dropout(), F.dropout),
+        (nn.Softmax(-1), F.softmax),
+        (nn.LogSoftmax(-1), F.log_softmax),
+    ):
+        seen.clear()
+        with Mode():
+            y = layer(at if want is F.embedding else x)
+        assert seen == [want] and type(y) is tn.Tensor

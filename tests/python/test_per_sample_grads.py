@@ -41,8 +41,9 @@ def test_each_sample_has_the_gradient_that_it_has_alone(make, shape, reduction):
     tn.testing.assert_close(again.grad * (len(x) if reduction == "mean" else 1), alone.grad)
 
 
-def test_rows_of_padding_have_gradients_too_as_in_pytorch():
-    module = nn.Embedding(4, 2, padding_idx=1)
+@pytest.mark.parametrize("padding", [None, 1])
+def test_rows_of_padding_have_gradients_too_as_in_pytorch(padding):
+    module = nn.Embedding(4, 2, padding_idx=padding)
     call_for_per_sample_grads(module)(tn.tensor([[0, 1], [3, 3]])).sum().backward()
     assert module.weight.grad_sample[:, :, 0].tolist() == [[1, 1, 0, 0], [0, 0, 0, 2]]
 

@@ -5,8 +5,9 @@
  * Note [Plans]
  * A plan takes the place of a forward only while nothing can tell them apart: the class is the very
  * one, its forward and what that calls by name are what they were, the instance has no forward of its
- * own, and its attributes have the values that the plan was made for. Everything else goes the long
- * way, through Python. Parameters and children are found in the instance's dictionary, where _slots.py
+ * own, and its attributes have the values that the plan was made for. Where the function that forward
+ * calls is not the operator itself, no class and no mode may want to see it. Everything else goes the
+ * long way, through Python. Parameters and children are found in the instance's dictionary, where _slots.py
  * mirrors them. */
 #include "binding_priv.h"
 
@@ -92,7 +93,7 @@ static PyObject *run_plan(const plan *p, PyObject *own, PyObject *input) {
     }
     for (; held < p->nargs; held++) {
         PyObject *v = p->args[held] ? find(own, p->args[held]) : input;
-        if (!v) break;
+        if (!v || (p->known != p->op && tnp_overrides(v))) break;
         Py_INCREF(v);
         args[held] = v;
     }

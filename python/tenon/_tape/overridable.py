@@ -183,8 +183,12 @@ def seen_by_modes(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def asked(public: Any, tensors: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
-    """What the classes of programs among the tensors make of a call; NotImplemented where there are
-    none. For functions that are called too often for overridable()."""
+    """What a mode or the classes of programs among the tensors make of a call; NotImplemented where
+    there are none. For functions that are called too often for overridable()."""
+    if entered[0] and sees_whole_functions():
+        from tenon.overrides import _handle, _overloaded
+
+        return _handle(public, _overloaded(_askable(tensors)), args, kwargs)
     relevant = [t for t in _askable(tensors) if not getattr(type(t), "takes_operators", False)]
     if not relevant or _C._disable_overrides(0) != 0:
         return NotImplemented

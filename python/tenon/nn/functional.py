@@ -15,6 +15,7 @@ import tenon
 from tenon import _C, Tensor
 from tenon._C import _nn, _ops
 from tenon._tape import overridable
+from tenon._tape.call_modes import entered
 from tenon._tensor.names import conv_tbc as conv_tbc
 from tenon.nn import _bags, _results
 from tenon.nn._scaled import ScalingType as ScalingType
@@ -151,7 +152,7 @@ def softmax(
     >>> F.softmax(tn.zeros(1, 2), dim=1)
     tensor([[0.5000, 0.5000]])
     """
-    if type(input) is not Tensor:
+    if type(input) is not Tensor or entered[0]:
         how = {"dim": dim, "_stacklevel": _stacklevel, "dtype": dtype}
         made = overridable.asked(softmax, (input,), input, **how)
         if made is not NotImplemented:
@@ -186,7 +187,7 @@ def log_softmax(
     >>> F.log_softmax(tn.zeros(1, 2), dim=1)
     tensor([[-0.6931, -0.6931]])
     """
-    if type(input) is not Tensor:
+    if type(input) is not Tensor or entered[0]:
         how = {"dim": dim, "_stacklevel": _stacklevel, "dtype": dtype}
         made = overridable.asked(log_softmax, (input,), input, **how)
         if made is not NotImplemented:
@@ -235,7 +236,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     >>> F.dropout(tn.ones(3), 0.5, training=False)
     tensor([1., 1., 1.])
     """
-    if type(input) is not Tensor:
+    if type(input) is not Tensor or entered[0]:
         how = {"p": p, "training": training, "inplace": inplace}
         made = overridable.asked(dropout, (input,), input, **how)
         if made is not NotImplemented:
@@ -420,7 +421,7 @@ def embedding(
     tensor([[3., 4.],
             [1., 2.]])
     """
-    if type(input) is not Tensor or type(weight) not in (Tensor, Parameter):
+    if type(input) is not Tensor or type(weight) not in (Tensor, Parameter) or entered[0]:
         how = {"padding_idx": padding_idx, "max_norm": max_norm, "norm_type": norm_type}
         how |= {"scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
         made = overridable.asked(embedding, (input, weight), input, weight, **how)
