@@ -83,6 +83,12 @@ tn_status tni_check_given_sparse(const tn_op *op, const void *args, tn_tensor *o
 
 tn_status tni_check_writable(const tn_op *op, const tn_tensor *out, int32_t result) {
     int32_t have = tn_view_dtype(&out->v);
+    if (tni_is_readonly(out) && tni_is_conjugate(out))
+        return tn_fail(TN_E_VALUE, -1,
+                       "%s: the output is what conj() made of another tensor, a copy; a write to "
+                       "it does not reach that tensor. Write to the tensor itself, or to "
+                       "resolve_conj() of the output",
+                       op->info.name);
     if (tni_is_readonly(out))
         return tn_fail(TN_E_VALUE, -1, "%s: the output's memory is read-only", op->info.name);
     if (out->flags & TNI_T_STACK)

@@ -31,6 +31,13 @@ typedef struct tn_agmeta tn_agmeta; /* autograd/: grad, hooks, view relation of 
 typedef struct tn_storage tn_storage;
 typedef struct tn_op tn_op;
 
+/* Whether a storage is still there, for those made of it by conj(): shared by all of them. */
+typedef struct tni_life {
+    _Atomic uint32_t refs, ended;
+    struct tni_life
+        *origin; /* owned; that of the storage whose conjugate this one holds, or NULL */
+} tni_life;
+
 /* ---- Storage -----------------------------------------------------------------------------------
  * A block of device memory. The version counts in-place writes; every view shares it. */
 struct tn_storage {
@@ -43,6 +50,7 @@ struct tn_storage {
     uint32_t reserved;
     void (*release)(void *ctx); /* ends the memory; NULL: the CPU's free does, or nobody */
     void *ctx;
+    _Atomic(tni_life *) life; /* owned; NULL until conj() takes or makes it */
 };
 #define TNI_ST_READONLY 0x1u
 #define TNI_ST_RELEASE 0x2u /* `release` ends the memory, if it is not NULL */
@@ -392,6 +400,11 @@ static inline tn_status tni_settle(const tn_tensor *t) {
 }
 /* For whoever is about to write to t or to replace its memory: whether nobody may. */
 bool tni_is_readonly(const tn_tensor *t);
+/* Note [Conjugates]. conj() copies. Where others have a view, so that a write to it is one to the tensor that
+ * it was made of, t is read-only while that tensor's memory is there, or that which it was made of. */
+tn_status tni_note_conjugate(const tn_tensor *of, tn_tensor *t);
+bool tni_is_conjugate(const tn_tensor *t);
+bool tni_origin_is_there(const tn_tensor *t); /* of a conjugate */
 /* t's memory is there, and no deferred call reads it later. */
 tn_status tni_release(tn_tensor *t);
 

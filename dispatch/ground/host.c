@@ -12,10 +12,27 @@ void (*tni_note_write)(void);
 tn_host tni_host;
 tni_late_hooks tni_late;
 
+bool tni_is_conjugate(const tn_tensor *t) {
+    const tni_life *l =
+        t->storage ? atomic_load_explicit(&t->storage->life, memory_order_acquire) : NULL;
+    return l && l->origin;
+}
+
+bool tni_origin_is_there(const tn_tensor *t) {
+    const tni_life *l = atomic_load_explicit(&t->storage->life, memory_order_acquire);
+    while ((l = l->origin) && atomic_load_explicit(&l->ended, memory_order_acquire)) continue;
+    return l != NULL;
+}
+
 bool tni_is_readonly(const tn_tensor *t) {
     if (TN_LIKELY(!(t->v.word & TN_W_READONLY))) return false;
-    if (!t->storage || !(t->storage->flags & TNI_ST_LENT)) return true;
-    if (tni_late.settle_all() != TN_OK) return true;
+    bool lent = t->storage && (t->storage->flags & TNI_ST_LENT);
+    if (t->storage && tni_is_conjugate(t)) {
+        if (tni_origin_is_there(t)) return true;
+    } else if (!lent) {
+        return true;
+    }
+    if (lent && tni_late.settle_all() != TN_OK) return true;
     ((tn_tensor *)(uintptr_t)t)->v.word &= ~TN_W_READONLY; /* a view has its base's */
     return false;
 }

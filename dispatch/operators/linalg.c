@@ -145,8 +145,19 @@ tn_status tni_composite_conj(const void *args, tn_tensor **rets) {
     const tn_conj_args *a = args;
     tn_tensor *x = tni_t(a->input);
     if (tn_dtype_category(tn_tensor_dtype(x)) == TN_CAT_COMPLEX) {
-        return tn_conj_physical(x, &rets[0]);
+        TN_TRY(tn_conj_physical(x, &rets[0]));
+        tn_status st = tni_note_conjugate(x, rets[0]);
+        if (st != TN_OK) tn_tensor_unref(&rets[0]);
+        return st;
     }
+    rets[0] = tn_tensor_ref(x);
+    return TN_OK;
+}
+
+tn_status tni_composite_resolve_conj(const void *args, tn_tensor **rets) {
+    const tn_resolve_conj_args *a = args;
+    tn_tensor *x = tni_t(a->input);
+    if (tni_is_conjugate(x) && tni_is_readonly(x)) return tn_clone(x, TN_FORMAT_PRESERVE, rets);
     rets[0] = tn_tensor_ref(x);
     return TN_OK;
 }

@@ -15,6 +15,7 @@ static inline void fill(tn_storage *s, void *data, uint64_t bytes, tn_device dev
     s->flags = 0;
     s->release = NULL;
     s->ctx = NULL;
+    atomic_store_explicit(&s->life, NULL, memory_order_relaxed);
 }
 
 static TN_NOINLINE tn_status new_struct(tn_storage **ret_storage) {
@@ -74,10 +75,52 @@ tn_status tni_storage_foreign(tn_device device, void *data, uint64_t bytes, uint
     return TN_OK;
 }
 
+/* ---- Conjugates --------------------------------------------------------------------------------*/
+
+static void life_unref(tni_life *l) {
+    while (l && atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) == 1) {
+        tni_life *origin = l->origin;
+        free(l);
+        l = origin;
+    }
+}
+
+static tn_status life_of(tn_storage *s, tni_life **ret_life) {
+    *ret_life = atomic_load_explicit(&s->life, memory_order_acquire);
+    if (*ret_life) return TN_OK;
+    tni_life *l = calloc(1, sizeof *l), *have = NULL;
+    if (!l) return tn_fail(TN_E_MEMORY, -1, "out of memory");
+    atomic_store_explicit(&l->refs, 1, memory_order_relaxed);
+    if (!atomic_compare_exchange_strong(&s->life, &have, l)) {
+        free(l);
+        l = have;
+    }
+    *ret_life = l;
+    return TN_OK;
+}
+
+tn_status tni_note_conjugate(const tn_tensor *of, tn_tensor *t) {
+    tni_life *origin, *own;
+    if (!of->storage || !t->storage || ((of->v.word | t->v.word) & TN_W_LAYOUT)) return TN_OK;
+    TN_TRY(life_of(of->storage, &origin));
+    TN_TRY(life_of(t->storage, &own)); /* nobody else knows of this storage */
+    atomic_fetch_add_explicit(&origin->refs, 1, memory_order_relaxed);
+    own->origin = origin;
+    t->v.word |= TN_W_READONLY;
+    return TN_OK;
+}
+
+/* ---- The end -----------------------------------------------------------------------------------*/
+
 void tni_storage_unref(tn_storage *s, tn_storage **spare) {
     if (atomic_load_explicit(&s->refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
+    tni_life *life = atomic_load_explicit(&s->life, memory_order_acquire);
+    if (TN_UNLIKELY(life != NULL)) {
+        atomic_store_explicit(&life->ended, 1, memory_order_release);
+        life_unref(life);
+    }
     if (TN_UNLIKELY(s->flags & TNI_ST_RELEASE)) {
         if (s->release) s->release(s->ctx);
     } else if (s->data) {

@@ -589,6 +589,7 @@ tn_status tn_tensor_settle(const tn_tensor *t) {
 tn_status tn_tensor_show(tn_tensor *t) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "the tensor is NULL");
     TN_TRY(tni_release(t));
+    tni_is_readonly(t); /* the word says so from here on */
     if (t->storage && !(t->storage->flags & TNI_ST_SHOWN))
         __atomic_fetch_or(&t->storage->flags, TNI_ST_SHOWN, __ATOMIC_RELAXED);
     return TN_OK;

@@ -112,7 +112,7 @@ ATTR(get_T) {
 
 static PyObject *conjugated(PyObject *view) {
     if (!view || tn_dtype_category(tn_tensor_dtype(tnp_of(view))) != TN_CAT_COMPLEX) return view;
-    PyObject *r = PyObject_CallMethod(view, "conj_physical", NULL);
+    PyObject *r = PyObject_CallMethod(view, "conj", NULL);
     Py_DECREF(view);
     return r;
 }

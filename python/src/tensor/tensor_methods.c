@@ -540,7 +540,6 @@ PyMethodDef tnp_tensor_methods[] = {
     {"__reduce_ex__", reduce_ex, METH_O, NULL},
     {"_to_bytes", to_bytes, METH_NOARGS, NULL},
     {"_from_bytes", from_bytes, METH_O, NULL},
-    {"resolve_conj", same, METH_NOARGS, "The tensor itself: there are no lazy conjugates."},
     {"resolve_neg", same, METH_NOARGS, "The tensor itself: there are no lazy negatives."},
     {"pin_memory", TNP_CFUNC(tnp_pin_memory), KEYWORDS,
      "pin_memory(device=None): a copy that the device reaches by itself, or the tensor if it is "
