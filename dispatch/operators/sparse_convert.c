@@ -431,6 +431,19 @@ static tn_tensor *compressed(tni_scope *s, tn_tensor *t, const target *to, int64
     return compress(s, &p, rows, to);
 }
 
+/* Compressed indices stay int32 where they were. */
+static tn_tensor *index_as(tni_scope *s, tn_tensor *t, int32_t dtype) {
+    tn_tensor *r = NULL;
+    if (s->st != TN_OK || tn_tensor_dtype(tni_sparse_of(t)->index) == dtype) return t;
+    tn_tensor *index = scope_convert(s, tni_sparse_of(t)->index, dtype);
+    tn_tensor *plain = scope_convert(s, tni_sparse_of(t)->plain, dtype);
+    tn_tensor *values = sparse_values(s, t);
+    if (s->st != TN_OK) return NULL;
+    tn_status st =
+        tn__sparse_make(index, plain, values, tni_shape_ints(t), tn_tensor_layout(t), 0, &r);
+    return scope_take(s, st, r);
+}
+
 tn_status tni_composite__to_compressed(const void *args, tn_tensor **rets) {
     const tn__to_compressed_args *a = args;
     tn_tensor *t = tni_t(a->input);
@@ -445,16 +458,18 @@ tn_status tni_composite__to_compressed(const void *args, tn_tensor **rets) {
         memcpy(to.block, a->blocksize.v, sizeof to.block);
     }
     int64_t block[2], dense = a->dense_dim;
+    int32_t dtype = TN_I64;
     if (tni_is_sparse(t)) {
         const tni_sparse *c = tni_sparse_of(t);
         sparse_block_of(t, block);
         dense = c->dense_dim;
+        if (c->plain) dtype = tn_tensor_dtype(c->index);
         if (tn_tensor_layout(t) == to.layout && memcmp(block, to.block, sizeof block) == 0) {
             *rets = tn_tensor_ref(t);
             return TN_OK;
         }
     }
-    return scope_finish(&s, compressed(&s, t, &to, dense), rets);
+    return scope_finish(&s, index_as(&s, compressed(&s, t, &to, dense), dtype), rets);
 }
 
 tn_tensor *sparse_to_layout_of(tni_scope *s, tn_tensor *t, const tn_tensor *like) {
@@ -465,5 +480,5 @@ tn_tensor *sparse_to_layout_of(tni_scope *s, tn_tensor *t, const tn_tensor *like
     if (layout == TN_LAYOUT_COO) return sparse_to_coo(s, t);
     sparse_block_of(like, block);
     tn_status st = tn__to_compressed(t, layout, TN_INTS(block[0], block[1]), 0, &r);
-    return scope_take(s, st, r);
+    return index_as(s, scope_take(s, st, r), tn_tensor_dtype(tni_sparse_of(like)->index));
 }

@@ -164,6 +164,21 @@ static tn_tensor *without(tni_scope *s, tn_tensor *at, int64_t dim) {
     return sparse_picked(s, at, 0, tn_ints_of(lines, n));
 }
 
+/* A slice of a batch, or of what is dense, is of the same compressed layout. */
+static tn_tensor *select_part(tni_scope *s, tn_tensor *t, int64_t dim, int64_t at, tn_ints rest) {
+    const tni_sparse *c = tni_sparse_of(t);
+    int32_t layout = tn_tensor_layout(t);
+    bool member = dim < c->batch_dim;
+    tn_tensor *index = member ? scope_select(s, c->index, dim, at) : c->index;
+    tn_tensor *plain = member ? scope_select(s, c->plain, dim, at) : c->plain, *r = NULL;
+    /* of rows and columns, values have one dimension, and those of a block */
+    int64_t own = member ? dim : tni_by_blocks(layout) ? dim + 1 : dim - 1;
+    tn_tensor *values = scope_select(s, sparse_values(s, t), own, at);
+    if (s->st != TN_OK) return NULL;
+    tn_status st = tn__sparse_make(index, plain, values, rest, layout, 0, &r);
+    return scope_take(s, st, r);
+}
+
 tn_status tni_sparse_select(const tn_op *op, void *args, tn_tensor **rets) {
     const tn_select_args *a = args;
     tn_tensor *t = tni_t(a->input), *same = NULL, *r;
@@ -177,14 +192,22 @@ tn_status tni_sparse_select(const tn_op *op, void *args, tn_tensor **rets) {
                        "select(): index %lld out of range for tensor of size %s at dimension %lld",
                        (long long)at, tni_shape_text_of(&t->v), (long long)dim);
     if (at < 0) at += size;
-    if (tn_tensor_layout(t) != TN_LAYOUT_COO && tni_sparse_of(t)->batch_dim)
-        return fail_layout(op, t, "a part");
-    t = sparse_distinct(&s, sparse_to_coo(&s, t), false);
-    if (s.st != TN_OK) return scope_finish(&s, NULL, rets);
-    const tni_sparse *c = tni_sparse_of(t);
     for (int32_t d = 0, k = 0; d < t->v.ndim; d++)
         if (d != dim) shape[k++] = t->v.shape[d];
     tn_ints rest = tn_ints_of(shape, t->v.ndim - 1);
+    if (tn_tensor_layout(t) != TN_LAYOUT_COO) {
+        int32_t batch = tni_sparse_of(t)->batch_dim;
+        if (dim < batch || dim >= batch + 2)
+            return scope_finish(&s, select_part(&s, t, dim, at, rest), rets);
+        if (batch)
+            return tn_fail(TN_E_STATE, 1,
+                           "%s(): selecting sparse dimensions is not supported for batched sparse "
+                           "compressed tensors.",
+                           op->info.name);
+    }
+    t = sparse_distinct(&s, sparse_to_coo(&s, t), false);
+    if (s.st != TN_OK) return scope_finish(&s, NULL, rets);
+    const tni_sparse *c = tni_sparse_of(t);
     if (dim >= c->sparse_dim) {
         tn_tensor *values = scope_select(&s, sparse_values(&s, t), dim - c->sparse_dim + 1, at);
         return scope_finish(&s, sparse_coo(&s, c->index, values, rest, c->coalesced), rets);

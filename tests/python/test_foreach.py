@@ -100,3 +100,20 @@ def test_unscaling_by_a_tensor() -> None:
     assert found.item() == 0
     for x, w in zip(xs, want):
         np.testing.assert_allclose(x.numpy(), w)
+
+
+def test_one_result_for_every_tensor() -> None:
+    xs = [tn.tensor([1.0, -2.0], requires_grad=True), tn.tensor([[3, 4]]), tn.tensor(True)]
+    assert [t.item() for t in tn._foreach_max(xs)] == [1, 4, True]
+    copies = tn._foreach_clone(xs)
+    assert all(tn.equal(a, b) and a is not b for a, b in zip(xs, copies))
+    (copies[0].sum() + tn._foreach_max(xs)[0]).backward()
+    assert xs[0].grad.tolist() == [2, 1]
+    image = [tn.ones(1, 2, 2, 2)]
+    (lies,) = tn._foreach_clone(image, memory_format=tn.channels_last)
+    assert lies.is_contiguous(memory_format=tn.channels_last)
+    assert tn._foreach_mm([tn.eye(2)], [tn.ones(2, 3)])[0].tolist() == [[1] * 3] * 2
+    with pytest.raises(RuntimeError, match="maximum of an empty tensor"):
+        tn._foreach_max([tn.ones(0)])
+    with pytest.raises(RuntimeError, match="same number of tensors"):
+        tn._foreach_mm([tn.eye(2)], [])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tenon as tn
 from scipy import special
+from tenon._torch.functions import _safe_softmax
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((3, 4, 5))
@@ -174,3 +175,22 @@ def test_segment_reduce_refuses() -> None:
     ):
         with pytest.raises(RuntimeError, match=words):
             tn.segment_reduce(x, **given)  # type: ignore[arg-type]
+
+
+def test_logsumexp_of_complex_numbers() -> None:
+    z = tn.tensor([[1 + 1j, 2 - 1j], [0.5j, 1]])
+    mask = tn.tensor([[True, True], [False, False]])
+    found = tn.masked.logsumexp(z, 1, mask=mask)
+    np.testing.assert_allclose(found[0].item(), np.log(np.exp(z[0].numpy()).sum()), rtol=1e-6)
+    assert found[1].real.item() == -np.inf
+    assert tn.equal(tn.masked.logsumexp(z, 1), tn.logsumexp(z, 1))
+
+
+def test_softmax_of_nothing_is_nothing() -> None:
+    x = tn.tensor([[1.0, 2, -tn.inf], [-tn.inf] * 3], requires_grad=True)
+    y = _safe_softmax(x, 1)
+    assert tn.equal(y[0], x[0].softmax(0)) and y[1].tolist() == [0, 0, 0]
+    (y * tn.tensor([1.0, 2, 3])).sum().backward()
+    p = y[0, 0].item() * y[0, 1].item()
+    np.testing.assert_allclose(x.grad.numpy(), [[-p, p, 0], [0, 0, 0]], rtol=1e-6)
+    assert _safe_softmax(x.detach(), 0, dtype=tn.float64).dtype is tn.float64

@@ -5,6 +5,19 @@ from __future__ import annotations
 import pytest
 import tenon as tn
 
+LAYOUTS = ["csr", "csc", "bsr", "bsc"]
+
+
+def compressed(x: tn.Tensor, layout: str, dense_dim: int = 0) -> tn.Tensor:
+    blocks = {} if layout in ("csr", "csc") else {"blocksize": (2, 3)}
+    return getattr(x, f"to_sparse_{layout}")(dense_dim=dense_dim, **blocks)
+
+
+def indices_of(x: tn.Tensor) -> tuple[tn.Tensor, tn.Tensor]:
+    if x.layout in (tn.sparse_csr, tn.sparse_bsr):
+        return x.crow_indices(), x.col_indices()
+    return x.ccol_indices(), x.row_indices()
+
 
 def test_gradients_reach_the_values_a_tensor_was_made_of():
     places, values = tn.tensor([[0, 1, 1], [2, 0, 2]]), tn.tensor([3.0, 4.0, 5.0])
@@ -32,3 +45,64 @@ def test_many_dimensions_in_front():
             crow.expand(*front, 3), col.expand(*front, 4), values, (*front, 2, 2)
         )
         assert tn.equal(x.to_dense(), values.reshape(*front, 2, 2))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_slices_of_batches_and_of_dense_dimensions(layout: str):
+    dense = tn.arange(1.0, 2 * 3 * 4 * 6 * 2 + 1).view(2, 3, 4, 6, 2)
+    x = compressed(dense, layout, 1)
+    for dim, at in [(0, 1), (1, -1), (-1, 0)]:
+        for part in (x.select(dim, at), tn.select_copy(x, dim, at)):
+            assert part.layout is x.layout and tn.equal(part.to_dense(), dense.select(dim, at))
+    assert tn.equal(x[1, 2].to_dense(), dense[1, 2])
+    with pytest.raises(RuntimeError, match="selecting sparse dimensions is not supported"):
+        x.select(2, 0)
+    values = x.values().clone().requires_grad_()
+    x = tn.sparse_compressed_tensor(*indices_of(x), values, x.shape, layout=x.layout)
+    x[1].to_dense().sum().backward()
+    assert values.grad[1].eq(1).all() and values.grad[0].eq(0).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_compressed_indices_keep_their_dtype(layout: str):
+    dense = tn.eye(6)[:4] + tn.eye(6).roll(3, 1)[:4]
+    x = compressed(dense, layout)
+    index, plain = (i.int() for i in indices_of(x))
+    x = tn.sparse_compressed_tensor(index, plain, x.values(), x.shape, layout=x.layout)
+    for to in LAYOUTS:
+        y = compressed(x, to)
+        assert [i.dtype for i in indices_of(y)] == [tn.int32] * 2
+        assert tn.equal(y.to_dense(), dense)
+    assert [i.dtype for i in indices_of(x + x)] == [tn.int32] * 2
+    assert x.to_sparse().coalesce().indices().dtype is tn.int64
+
+
+def test_to_sparse_of_no_sparse_layout():
+    dense = tn.eye(2)
+    assert dense.to_sparse(layout=tn.strided) is dense
+    for x in (dense.to_sparse(), dense.to_sparse_csr()):
+        assert tn.equal(x.to_sparse(layout=tn.strided), dense)
+        with pytest.raises(RuntimeError, match="takes no"):
+            x.to_sparse(layout=tn.strided, dense_dim=0)
+
+
+def test_infinities_of_a_sign():
+    dense = tn.tensor([[0, tn.inf, -tn.inf], [1, 0, tn.nan]])
+    for x in (dense.to_sparse(), dense.to_sparse_csr(), dense.to_sparse_csc()):
+        for fn in (tn.isposinf, tn.isneginf):
+            assert fn(x).layout is x.layout and tn.equal(fn(x).to_dense(), fn(dense))
+        assert tn.positive(x) is x
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradients_reach_the_values_of_compressed_tensors(layout: str):
+    x = compressed(tn.arange(1.0, 25.0).view(4, 6), layout)
+    for make in (
+        lambda *args: tn.sparse_compressed_tensor(*args, (4, 6), layout=x.layout),
+        lambda *args: getattr(tn, f"sparse_{layout}_tensor")(*args, (4, 6)),
+    ):
+        values = x.values().clone().requires_grad_()
+        made = make(*indices_of(x), values * 3)
+        (made.to_dense() * tn.arange(24.0).view(4, 6)).sum().backward()
+        weights = compressed(tn.arange(24.0).view(4, 6), layout)
+        assert tn.equal(values.grad, 3 * (weights + x * 0).values())

@@ -202,6 +202,31 @@ def _foreach_norm(
     return tuple(tenon.linalg.vector_norm(t, ord, dtype=dtype) for t in tensors)
 
 
+def _foreach_max(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The largest element of every tensor."""
+    _check("_foreach_max", [tensors])
+    if any(t.numel() == 0 for t in tensors):
+        raise RuntimeError(
+            "_foreach_max cannot compute the maximum of an empty tensor; max over zero elements is "
+            "undefined."
+        )
+    return tuple(t.max() for t in tensors)
+
+
+def _foreach_clone(
+    tensors: Sequence[Tensor], *, memory_format: Any = tenon.preserve_format
+) -> tuple[Tensor, ...]:
+    """A copy of every tensor."""
+    _check("_foreach_clone", [tensors])
+    return tuple(t.clone(memory_format=memory_format) for t in tensors)
+
+
+def _foreach_mm(tensors: Sequence[Tensor], mat2: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The product of every matrix with that in its place."""
+    _check("_foreach_mm", [tensors, mat2])
+    return tuple(tenon.mm(a, b) for a, b in zip(tensors, mat2))
+
+
 for _op in (*UNARY, *BINARY, *TERNARY):
     for _inplace in (False, True):
         _f = _make(_op, _inplace)

@@ -72,7 +72,7 @@ def _index(data: Any, device: Any) -> Tensor:
 
 def _values(data: Any, dtype: Any, device: Any) -> Tensor:
     if isinstance(data, Tensor):
-        return data.detach().to(device=device or data.device, dtype=dtype or data.dtype)
+        return data.to(device=device or data.device, dtype=dtype or data.dtype)
     return _C.tensor(data, dtype=dtype, device=device)
 
 
@@ -104,9 +104,7 @@ def sparse_coo_tensor(
         indices = _ops.zeros((len(size), 0), dtype=_C.int64, device=device)
         values = _ops.zeros((0,), dtype=dtype, device=device)
         is_coalesced = True
-    elements = values if isinstance(values, Tensor) else _values(values, dtype, device)
-    if isinstance(values, Tensor):
-        elements = elements.to(device=device or values.device, dtype=dtype or values.dtype)
+    elements = _values(values, dtype, device)
     places = _index(indices, elements.device)
     if places.numel() == 0 or not places.is_floating_point():
         places = places.to(_C.int64)
@@ -266,8 +264,14 @@ def to_sparse(
     """The tensor in a sparse layout, sparse_coo unless another is given."""
     if layout is None:
         layout = _C.sparse_coo
-    if layout not in NUMBERS or layout is _C.strided:
+    if layout not in NUMBERS:
         raise RuntimeError(f"to_sparse() makes sparse layouts, not {layout}")
+    if layout is _C.strided:
+        if (sparse_dim, blocksize, dense_dim) != (None, None, None):
+            raise RuntimeError(
+                "to_sparse(): layout strided takes no sparse_dim, blocksize, dense_dim"
+            )
+        return self if self.layout is layout else self.to_dense()
     if layout is not _C.sparse_coo:
         if sparse_dim is not None:
             raise RuntimeError(f"to_sparse(): layout {layout} takes no sparse_dim")

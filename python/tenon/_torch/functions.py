@@ -3,6 +3,7 @@ that only say what took their place. `tenon run` adds them to the package."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -49,6 +50,12 @@ def _sample_dirichlet(self: Tensor, generator: Any = None) -> Tensor:
 
     with tenon.no_grad():
         return sample_dirichlet(self)
+
+
+def _safe_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """softmax, and 0 along what is -inf throughout."""
+    nothing = input.eq(-math.inf).all(dim, keepdim=True)
+    return input.masked_fill(nothing, 0).softmax(dim, dtype=dtype).masked_fill(nothing, 0)
 
 
 def set_vital(vital: str, attr: str, value: str) -> None:
@@ -112,6 +119,7 @@ def all_of_them() -> dict[str, Any]:
             _convert_indices_from_coo_to_csr,
             _convert_indices_from_csr_to_coo,
             _sample_dirichlet,
+            _safe_softmax,
             set_vital,
             _has_compatible_shallow_copy_type,
             _grouped_mm,
@@ -120,4 +128,5 @@ def all_of_them() -> dict[str, Any]:
     }
     found |= {f"_cast_{kind}": _cast(getattr(tenon, name)) for kind, name in _KINDS.items()}
     found |= {name: _removed(name, instead) for name, instead in _REMOVED.items()}
+    found["_segment_reduce"] = tenon.segment_reduce
     return found | {"legacy_contiguous_format": tenon.contiguous_format}

@@ -252,7 +252,8 @@ def logsumexp(
     mask: Tensor | None = None,
 ) -> Tensor:
     """log(sum(exp(x))) of the elements that the mask leaves."""
-    kept = _filled(input, mask, _lowest(input), "logsumexp")
+    least = -math.inf if input.is_complex() else _lowest(input)
+    kept = _filled(input, mask, least, "logsumexp")
     return kept.logsumexp(_dims(input, dim), keepdim).to(dtype or input.dtype)
 
 
