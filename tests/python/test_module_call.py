@@ -303,3 +303,19 @@ def test_attention_over_nothing(sizes: tuple[int, int, int]) -> None:
     if memory:
         decoder = nn.TransformerDecoderLayer(4, 2, 8)
         assert decoder(query, keys).shape == (length, batch, 4)
+
+
+def test_a_replica_of_a_module() -> None:
+    net = nn.BatchNorm1d(2)
+    net.child = nn.ReLU()
+    replica = net._replicate_for_data_parallel()
+    assert type(replica) is nn.BatchNorm1d and not hasattr(replica, "weight")
+    assert list(replica.parameters()) == [] and replica.child is net.child
+    assert replica.running_mean is net.running_mean
+    replica.weight = tn.full((2,), 3.0)
+    replica.running_mean = tn.ones(2)
+    replica.child = nn.Tanh()
+    assert net.weight.tolist() == [1, 1] and net.running_mean.tolist() == [0, 0]
+    assert type(net.child) is nn.ReLU and len(list(net.parameters())) == 2
+    with pytest.warns(UserWarning, match="has no effect"):
+        replica.zero_grad()

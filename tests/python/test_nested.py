@@ -210,3 +210,42 @@ def test_text() -> None:
 def test_mistakes(call: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         call(ours())
+
+
+@pytest.mark.parametrize("make", [nested.nested_tensor, nested.as_nested_tensor])
+@pytest.mark.parametrize("layout", [tn.strided, tn.jagged])
+def test_values_share_the_memory_of_components(make: Any, layout: Any) -> None:
+    a, b = tn.ones(2, 3), tn.full((1, 3), 2.0)
+    x = make([a, b], layout=layout)
+    x.mul_(2)
+    assert a.tolist() == [[1, 1, 1]] * 2 and x[1].tolist() == [[4, 4, 4]]
+    for y in (x, x * 2):
+        first, values = y[0], y.values()
+        assert values.shape == ((9,) if layout is tn.strided else (3, 3))
+        values.zero_()
+        assert all(part.tolist() == [[0] * 3] * len(part) for part in y)
+        assert y is not x or first.sum() == 0
+
+
+def test_values_have_gradients() -> None:
+    a = tn.ones(2, 3, requires_grad=True)
+    x = nested.as_nested_tensor([a, tn.ones(4, 5)])
+    assert x.values().shape == (26,) and x._nested_tensor_size().tolist() == [[2, 3], [4, 5]]
+    (x.values() * tn.arange(26.0)).sum().backward()
+    assert a.grad is not None and a.grad.tolist() == [[0, 1, 2], [3, 4, 5]]
+    x = nested.nested_tensor([tn.ones(2), tn.ones(3)], requires_grad=True)
+    (x.values() * tn.arange(5.0)).sum().backward()
+    assert x.grad is not None and [g.tolist() for g in x.grad] == [[0, 1], [2, 3, 4]]
+    with tn.no_grad():
+        assert nested.nested_tensor([]).values().shape == (0,)
+
+
+def test_values_of_equal_components_along_a_later_dimension() -> None:
+    v = tn.arange(12.0).view(3, 4)
+    x = nested.nested_tensor_from_jagged(v, offsets=tn.tensor([0, 2, 4]), jagged_dim=2)
+    assert x.values().shape == (3, 4) and x.offsets().tolist() == [0, 2, 4]
+    assert x.shape[:2] == (2, 3) and x.shape[2] is x.size(2)
+    y = x + 1
+    assert y.values().shape == (3, 4) and y.offsets().tolist() == [0, 2, 4]
+    x.values().mul_(0)
+    assert v.sum() == 0 and x[0].tolist() == [[0, 0]] * 3

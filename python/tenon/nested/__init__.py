@@ -3,7 +3,8 @@
 A nested tensor is a list of tensors, its components, that is computed with as one: elementwise
 functions, products, softmax and attention work on each. Its dimension 0 is the list; others count
 behind it. `layout` is tenon.strided, or tenon.jagged where one dimension alone differs: then
-`values()` has all components one after the other, and `offsets()` where they begin.
+`values()` has all components one after the other, and `offsets()` where they begin; of a strided
+one it has all elements. It shares their memory.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
-from tenon.nested._tensor import NestedTensor, of_components, to_padded_tensor
+from tenon.nested._tensor import NestedTensor, of_components, packed, to_padded_tensor
 
 __all__ = [
     "NestedTensor", "as_nested_tensor", "masked_select", "narrow", "nested_tensor",
@@ -40,13 +41,13 @@ def nested_tensor(
         made = item.detach().clone() if isinstance(item, Tensor) else tenon.tensor(item)
         made = made.to(device=device or made.device, dtype=dtype or made.dtype)
         parts.append(made.pin_memory() if pin_memory else made)
-    return of_components([p.requires_grad_(requires_grad) for p in parts], layout)
+    return packed(parts, layout).requires_grad_(requires_grad)
 
 
 def as_nested_tensor(
     ts: Tensor | Sequence[Tensor], dtype: Any = None, device: Any = None, layout: Any = None
 ) -> NestedTensor:
-    """A nested tensor of these tensors, or of a tensor's rows, with their history.
+    """A nested tensor of copies of these tensors with their history, or of a tensor's rows.
 
     >>> nested.as_nested_tensor([tn.ones(1), tn.ones(2)]).unbind()[1].tolist()
     [1.0, 1.0]
@@ -60,7 +61,7 @@ def as_nested_tensor(
     if not all(isinstance(p, Tensor) for p in parts):
         raise TypeError("as_nested_tensor(): Expected every element of the list to be a tensor")
     parts = [p.to(device=device or p.device, dtype=dtype or p.dtype) for p in parts]
-    return of_components(parts, layout)
+    return (of_components if isinstance(ts, Tensor) else packed)(parts, layout)
 
 
 def nested_tensor_from_jagged(
@@ -91,7 +92,9 @@ def nested_tensor_from_jagged(
         sizes = [b - a for a, b in zip(bounds, bounds[1:], strict=False)]
         sizes = sizes if lengths is None else lengths.tolist()
     parts = [values.narrow(dim - 1, s, n) for s, n in zip(starts, sizes, strict=True)]
-    return of_components(parts, tenon.jagged)
+    made = of_components(parts, tenon.jagged)
+    made._whole, made._at = values, dim - 1
+    return made
 
 
 def narrow(

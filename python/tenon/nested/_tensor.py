@@ -98,7 +98,14 @@ def of_components(parts: list[Tensor], layout: Any = None) -> NestedTensor:
     with DisableTorchFunctionSubclass():
         made = tenon.empty(0, dtype=like.dtype, device=like.device).as_subclass(NestedTensor)
     made._parts, made._layout = list(parts), layout
-    made._ragged = None
+    made._ragged = made._whole = made._at = None
+    return made
+
+
+def packed(parts: list[Tensor], layout: Any = None) -> NestedTensor:
+    """A nested tensor of copies of these components, with their history, in one piece of memory."""
+    made = of_components(parts, layout)
+    made._pack()
     return made
 
 
@@ -182,7 +189,7 @@ def _given(out: list[Any], like: NestedTensor) -> Any:
     if same:
         made._layout = jagged
         if [p.shape[0] for p in out] == [p.shape[0] for p in like._parts]:
-            made._ragged = like._symbol()
+            made._ragged, made._at = like._symbol(), like._at
     return made
 
 
@@ -263,6 +270,8 @@ class NestedTensor(Tensor):
     _parts: list[Tensor]
     _layout: Any
     _ragged: RaggedSize | None
+    _whole: Tensor | None  # what the components are parts of, one after the other
+    _at: int | None  # the components' dimension in which they differ, where sizes may not show it
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -318,7 +327,7 @@ class NestedTensor(Tensor):
                 raise RuntimeError(
                     "a nested tensor has no sizes; size(dim) tells those that are one number"
                 )
-            ragged = _ragged_dim(self._parts)
+            ragged = self._ragged_at()
             inner = [self._symbol() if d == ragged else s
                      for d, s in enumerate(self._parts[0].shape)]  # fmt: skip
             return (len(self._parts), *inner)
@@ -329,7 +338,7 @@ class NestedTensor(Tensor):
         if dim % rank == 0:
             return len(self._parts)
         sizes = {p.shape[dim % rank - 1] for p in self._parts}
-        if self._layout is jagged and dim % rank - 1 == _ragged_dim(self._parts):
+        if self._layout is jagged and dim % rank - 1 == self._ragged_at():
             return self._symbol()
         if len(sizes) > 1:
             raise RuntimeError(f"Given dimension {dim} is irregular and does not have a size.")
@@ -363,17 +372,45 @@ class NestedTensor(Tensor):
             raise RuntimeError("NestedTensor can only be unbound along dimension 0")
         return tuple(self._parts)
 
+    def _pack(self) -> None:
+        """Moves the components into one tensor: all their elements, or of a jagged tensor what
+        they make along the dimension in which they differ."""
+        if not self._parts:
+            self._whole = tenon.empty(0, dtype=self.dtype, device=self.device)
+        elif self._layout is jagged:
+            dim = self._ragged_at()
+            self._whole = tenon.cat(self._parts, dim)
+            self._parts = list(self._whole.split([p.shape[dim] for p in self._parts], dim))
+        else:
+            self._whole = tenon.cat([p.reshape(-1) for p in self._parts])
+            rows = self._whole.split([p.numel() for p in self._parts])
+            self._parts = [r.view(p.shape) for r, p in zip(rows, self._parts, strict=True)]
+
+    def _ragged_at(self) -> int:
+        return (_ragged_dim(self._parts) or 0) if self._at is None else self._at
+
     def values(self) -> Tensor:
-        """The components one after the other, along the dimension in which they differ."""
-        dim = _ragged_dim(self._parts) if self._parts else 0
-        if dim is None:
-            raise RuntimeError("values(): the components differ in more than one dimension")
-        return tenon.cat(self._parts, dim)
+        """All components in one tensor, which shares their memory: the elements one after the
+        other, or of a jagged tensor the components, along the dimension in which they differ."""
+        if any(p.requires_grad and p.is_leaf for p in self._parts):
+            apart = of_components(self._parts, self._layout)  # gradients go to the components
+            apart._at = self._at
+            apart._pack()
+            assert apart._whole is not None
+            return apart._whole
+        if self._whole is None:
+            self._pack()
+        assert self._whole is not None
+        return self._whole
 
     def offsets(self) -> Tensor:
         """Where components begin in `values()`, and the end of the last."""
-        dim = _ragged_dim(self._parts) or 0
+        dim = self._ragged_at()
         return tenon.tensor([0, *itertools.accumulate(p.shape[dim] for p in self._parts)])
+
+    def _nested_tensor_size(self) -> Tensor:
+        """The components' sizes, a row for each."""
+        return tenon.tensor([list(p.shape) for p in self._parts], dtype=tenon.int64)
 
     def lengths(self) -> None:
         """None: no component has more room than it needs."""

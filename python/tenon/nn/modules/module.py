@@ -634,6 +634,15 @@ class Module(StateMixin, CallMixin, SlotsMixin):
                     grad.requires_grad_(False)
                 grad.zero_()
 
+    def _replicate_for_data_parallel(self) -> Self:
+        """The module for another device: with the same buffers and children, which are its own to
+        replace, and without parameters."""
+        replica = self.__new__(type(self))
+        replica.__dict__ = self.__dict__.copy()
+        replica._parameters = {}
+        replica._is_replica = True
+        return replica
+
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compiles the module's forward in place, with the arguments of `tenon.compile`."""
         from tenon.compiler import CompiledForward
