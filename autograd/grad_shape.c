@@ -131,13 +131,6 @@ static int32_t shared_dim(const geometry *m) {
     return -1;
 }
 
-static void drop_dim(geometry *m, int32_t dim) {
-    size_t behind = sizeof *m->shape * (size_t)(m->ndim - dim - 1);
-    memmove(&m->shape[dim], &m->shape[dim + 1], behind);
-    memmove(&m->strides[dim], &m->strides[dim + 1], behind);
-    m->ndim--;
-}
-
 /* flat[geometry] += g. Goes at most as deep as there are dimensions. */
 static tn_status scatter(tn_tensor *flat, const geometry *m, tn_tensor *g) {
     int32_t dim = shared_dim(m);
@@ -151,15 +144,15 @@ static tn_status scatter(tn_tensor *flat, const geometry *m, tn_tensor *g) {
         return st;
     }
     geometry rest = *m;
-    drop_dim(&rest, dim);
+    rest.shape[dim] = 1;
     if (m->strides[dim] == 0) {
-        TN_TRY(tn_sum(g, TN_INTS(dim), 0, -1, &t));
+        TN_TRY(tn_sum(g, TN_INTS(dim), 1, -1, &t));
         st = scatter(flat, &rest, t);
         tn_tensor_unref(&t);
         return st;
     }
     for (int64_t i = 0; i < m->shape[dim] && st == TN_OK; i++) {
-        TN_TRY(tn_select(g, dim, i, &t));
+        TN_TRY(tn_narrow(g, dim, i, 1, &t));
         st = scatter(flat, &rest, t);
         rest.offset += m->strides[dim];
         tn_tensor_unref(&t);
@@ -177,10 +170,10 @@ static int64_t end_of(const geometry *m) {
 }
 
 /* flat / (how many elements of the input lie at each place). */
-static tn_status share(tn_tensor **flat, const geometry *in, int64_t n, uint64_t word) {
+static tn_status share(tn_tensor **flat, const geometry *in, uint64_t word) {
     tn_tensor *count = NULL, *ones = NULL, *r = NULL;
     tn_status st;
-    if ((st = tn_zeros(TN_INTS(n), tn_view_dtype(&(*flat)->v), -1, &count))) goto out;
+    if ((st = tn_zeros_like(*flat, -1, -1, TN_FORMAT_PRESERVE, &count))) goto out;
     if ((st = tni_constant(1.0, word, in->ndim, in->shape, &ones))) goto out;
     if ((st = scatter(count, in, ones))) goto out;
     if ((st = tn_true_divide(*flat, count, &r))) goto out;
@@ -207,7 +200,7 @@ tn_status tni_grad__as_strided(tn_gctx *c) {
     int64_t device = (int64_t)((word & TN_W_DEVICE) | (word & TN_W_INDEX) >> 16);
     if ((st = tn_zeros(TN_INTS(n), tn_view_dtype(&c->g[0]->v), device, &flat))) goto out;
     if ((st = scatter(flat, &out, c->g[0]))) goto out;
-    if (shared_dim(&in) >= 0 && (st = share(&flat, &in, n, word))) goto out;
+    if (shared_dim(&in) >= 0 && (st = share(&flat, &in, word))) goto out;
     st = tn_as_strided(flat, tn_ints_of(in.shape, in.ndim), tn_ints_of(in.strides, in.ndim),
                        tn_some_int(in.offset), &c->ret[0]);
 out:

@@ -335,7 +335,7 @@ static tn_status attention_formula(tn_gctx *c) {
     tn_tensor *gv = scope_matmul(&s, scope_transpose(&s, p, -2, -1), g);
     tn_tensor *grads[3] = {scope_matmul(&s, ds, k), sum_heads(&s, gk, a->key),
                            sum_heads(&s, gv, a->value)};
-    return scope_give(&s, c, grads, 3);
+    return scope_give(&s, c, grads, TN_COUNT(grads));
 }
 
 tn_status tni_grad__flash_attention(tn_gctx *c) {

@@ -483,7 +483,7 @@ tn_status tni_grad__conv(tn_gctx *c) {
     if (TN_GNEEDS(c, 0)) grads[0] = by_input(&f, g, conj_of(&f, a->weight), a->input);
     if (TN_GNEEDS(c, 1)) grads[1] = by_weight(&f, g, conj_of(&f, a->input), a->weight);
     if (TN_GNEEDS(c, 2)) grads[2] = bias_sum(&f.s, g);
-    return scope_give(&f.s, c, grads, 3);
+    return scope_give(&f.s, c, grads, TN_COUNT(grads));
 }
 
 /* y = the input gradient of a convolution (or a transposed convolution), inputs grad, weight,
@@ -495,7 +495,7 @@ tn_status tni_grad__conv_backward_input(tn_gctx *c) {
     if (TN_GNEEDS(c, 0)) grads[0] = product(&f, g, conj_of(&f, a->weight));
     if (TN_GNEEDS(c, 1)) grads[1] = by_weight(&f, conj_of(&f, a->grad), g, a->weight);
     if (TN_GNEEDS(c, 2)) grads[2] = bias_sum(&f.s, g);
-    return scope_give(&f.s, c, grads, 3);
+    return scope_give(&f.s, c, grads, TN_COUNT(grads));
 }
 
 /* y = the weight gradient of a convolution, inputs grad, input */
@@ -505,5 +505,5 @@ tn_status tni_grad__conv_backward_weight(tn_gctx *c) {
     tn_tensor *g = c->g[0], *grads[2] = {NULL};
     if (TN_GNEEDS(c, 0)) grads[0] = product(&f, conj_of(&f, a->input), g);
     if (TN_GNEEDS(c, 1)) grads[1] = by_input(&f, conj_of(&f, a->grad), g, a->input);
-    return scope_give(&f.s, c, grads, 2);
+    return scope_give(&f.s, c, grads, TN_COUNT(grads));
 }

@@ -383,7 +383,7 @@ tn_status tni_grad__element_loss(tn_gctx *c) {
                                                  a->divisor, &grads[0]);
         grads[0] = scope_take(&s, st, grads[0]);
     }
-    if (at_once && c->needs == 1) return scope_give(&s, c, grads, 4);
+    if (at_once && c->needs == 1) return scope_give(&s, c, grads, TN_COUNT(grads));
     tn_tensor *g = scope_mul_number(&s, c->g[0], 1.0 / a->divisor);
     tn_tensor *weighted = w ? scope_mul(&s, g, w) : g;
     if (!at_once && TN_GNEEDS(c, 0)) grads[0] = scope_mul(&s, slopes(&s, &of), weighted);
@@ -393,5 +393,5 @@ tn_status tni_grad__element_loss(tn_gctx *c) {
         tn_tensor *rest = softplus_of_minus(&s, tni_t(a->input));
         grads[3] = scope_mul(&s, scope_mul(&s, tni_t(a->target), rest), weighted);
     }
-    return scope_give(&s, c, grads, 4);
+    return scope_give(&s, c, grads, TN_COUNT(grads));
 }

@@ -238,7 +238,7 @@ static tn_status linear_grads(tni_scope *s, tn_gctx *c, tn_tensor *g, const tn_v
     tn_tensor *grads[3] = {NULL, NULL, NULL};
     if (TN_GNEEDS(c, 0)) grads[0] = scope_matmul(s, g, scope_unary(s, tn_conj, tni_t(w)));
     weight_grads(s, g, tni_t(x), TN_GNEEDS(c, 1), TN_GNEEDS(c, 2), &grads[1], &grads[2]);
-    return scope_give(s, c, grads, 3);
+    return scope_give(s, c, grads, TN_COUNT(grads));
 }
 
 tn_status tni_grad_linear(tn_gctx *c) {
@@ -258,10 +258,8 @@ tn_status tni_grad__linear_relu(tn_gctx *c) {
  * is to be differentiated. */
 static tn_tensor *before_gelu(tni_scope *s, const tn_view *kept, const tn_view *x, const tn_view *w,
                               const tn_view *bias) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK || (kept && !tn_grad_enabled())) return tni_t(kept);
-    tn_status st = tn_linear(tni_t(x), tni_t(w), tni_t(bias), &r);
-    return scope_take(s, st, r);
+    if (kept && !tn_grad_enabled()) return tni_t(kept);
+    return SCOPE(s, tn_linear(tni_t(x), tni_t(w), tni_t(bias), scope_slot(s)));
 }
 
 tn_status tni_grad__linear_gelu(tn_gctx *c) {
@@ -302,5 +300,5 @@ tn_status tni_grad__linear_gelu_linear(tn_gctx *c) {
         if (TN_GNEEDS(c, 0)) grads[0] = scope_matmul(&s, gp, tni_t(a->weight1));
         weight_grads(&s, gp, x, TN_GNEEDS(c, 1), false, &grads[1], &unused);
     }
-    return scope_give(&s, c, grads, 5);
+    return scope_give(&s, c, grads, TN_COUNT(grads));
 }

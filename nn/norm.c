@@ -670,19 +670,13 @@ tn_status tni_grad_native_layer_norm(tn_gctx *c) {
                                        TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), TN_GNEEDS(c, 2),
                                        &c->ret[0], &c->ret[1], &c->ret[2]);
     tni_scope s = {0};
-    int64_t dims[TN_MAX_DIMS], lead[TN_MAX_DIMS], n = a->normalized_shape.n;
-    int64_t nlead = a->input->ndim - n;
-    for (int64_t i = 0; i < n; i++) dims[i] = nlead + i;
-    for (int64_t i = 0; i < nlead; i++) lead[i] = i;
+    int64_t dims[TN_MAX_DIMS], n = a->normalized_shape.n;
+    for (int64_t i = 0; i < n; i++) dims[i] = a->input->ndim - n + i;
     norm_parts p = {
         tni_t(a->input), c->g[0], tni_t(a->weight), NULL, NULL, tn_ints_of(dims, n), true, a->eps};
     norm_grads r = norm_formula(&s, &p);
-    tn_tensor *grads[3] = {r.x, r.weight, c->g[0]};
-    if (nlead > 0) {
-        grads[1] = scope_sum(&s, grads[1], tn_ints_of(lead, nlead), 0);
-        grads[2] = scope_sum(&s, grads[2], tn_ints_of(lead, nlead), 0);
-    }
-    return scope_give(&s, c, grads, 3);
+    tn_tensor *grads[3] = {r.x, r.weight, c->g[0]}; /* the engine sums over what comes before */
+    return scope_give(&s, c, grads, TN_COUNT(grads));
 }
 
 tn_status tni_grad__rms_norm(tn_gctx *c) {
@@ -693,19 +687,18 @@ tn_status tni_grad__rms_norm(tn_gctx *c) {
         return tn__rms_norm_backward(c->g[0], x, a->normalized_shape, rstd, tni_t(a->weight),
                                      TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), &c->ret[0], &c->ret[1]);
     tni_scope s = {0};
-    int64_t dims[TN_MAX_DIMS], n = a->normalized_shape.n, nlead = a->input->ndim - n;
-    for (int32_t d = 0; d < a->input->ndim; d++) dims[d] = d;
-    tn_ints inner = tn_ints_of(dims + nlead, n), lead = tn_ints_of(dims, nlead);
+    int64_t dims[TN_MAX_DIMS], n = a->normalized_shape.n;
+    for (int64_t i = 0; i < n; i++) dims[i] = a->input->ndim - n + i;
+    tn_ints inner = tn_ints_of(dims, n);
     tn_tensor *square = scope_mean(&s, scope_square(&s, x), inner, 1);
     rstd = scope_rsqrt(&s, scope_add_number(&s, square, a->eps));
     tn_tensor *hat = scope_mul(&s, x, rstd), *g = c->g[0];
-    tn_tensor *by_weight = scope_mul(&s, g, hat);
-    if (nlead > 0) by_weight = scope_sum(&s, by_weight, lead, 0);
+    tn_tensor *by_weight = scope_mul(&s, g, hat); /* the engine sums over what comes before */
     if (a->weight) g = scope_mul(&s, g, tni_t(a->weight));
     tn_tensor *along = scope_mean(&s, scope_mul(&s, g, hat), inner, 1);
     tn_tensor *gx = scope_mul(&s, scope_sub(&s, g, scope_mul(&s, hat, along)), rstd);
     tn_tensor *grads[3] = {gx, by_weight, NULL};
-    return scope_give(&s, c, grads, 3);
+    return scope_give(&s, c, grads, TN_COUNT(grads));
 }
 
 /* Of an input without elements, whose statistics nobody has computed. */
@@ -742,7 +735,7 @@ tn_status tni_grad_native_batch_norm(tn_gctx *c) {
     }
     norm_grads r = norm_formula(&s, &p);
     tn_tensor *grads[3] = {r.x, scope_sum(&s, r.weight, over, 0), scope_sum(&s, c->g[0], over, 0)};
-    return scope_give(&s, c, grads, 3);
+    return scope_give(&s, c, grads, TN_COUNT(grads));
 }
 
 /* ---- Running sums ------------------------------------------------------------------------------*/

@@ -18,7 +18,9 @@ tn_status tni_composite__sparse_make(const void *args, tn_tensor **rets) {
 }
 
 static void block_of_values(const tn_view *v, int32_t layout, int32_t batch, int64_t *ret_block) {
-    for (int i = 0; i < 2; i++) ret_block[i] = tni_by_blocks(layout) ? v->shape[batch + 1 + i] : 1;
+    const int64_t *block = v->shape + batch + 1;
+    ret_block[0] = tni_by_blocks(layout) ? block[0] : 1;
+    ret_block[1] = tni_by_blocks(layout) ? block[1] : 1;
 }
 
 tn_status tni_grad__sparse_make(tn_gctx *c) {

@@ -67,9 +67,7 @@ tn_status tni_composite__sddmm(const void *args, tn_tensor **rets) {
     return scope_finish(&s, scope_convert(&s, r, tn_view_dtype(a->left)), rets);
 }
 
-static tn_tensor *conjugated(tni_scope *s, tn_tensor *t) {
-    return s->st == TN_OK && tni_is_complex(t) ? scope_unary(s, tn_conj_physical, t) : t;
-}
+static tn_tensor *conjugated(tni_scope *s, tn_tensor *t) { return scope_unary(s, tn_conj, t); }
 
 /* Both in the dtype that they promote to. */
 static void promote(tni_scope *s, tn_tensor **a, tn_tensor **b) {
@@ -118,38 +116,36 @@ tn_status tni_grad__spmm(tn_gctx *c) {
     const tn__spmm_args *a = c->args;
     tn_tensor *index = tni_t(a->index), *plain = tni_t(a->plain), *values = tni_t(a->values);
     tn_tensor *dense = tni_t(a->dense);
-    tn_status st = TN_OK;
     if (TN_GNEEDS(c, 2)) {
         tni_scope s = {0};
         tn_tensor *r = sddmm(&s, index, plain, c->g[0], conjugated(&s, dense));
-        st = scope_finish(&s, r, &c->ret[2]);
+        TN_TRY(scope_finish(&s, r, &c->ret[2]));
     }
-    if (st == TN_OK && TN_GNEEDS(c, 3)) {
+    if (TN_GNEEDS(c, 3)) {
         tni_scope s = {0};
         tn_tensor *r =
             spmm_transposed(&s, index, plain, conjugated(&s, values), dense->v.shape[0], c->g[0]);
-        st = scope_finish(&s, r, &c->ret[3]);
+        TN_TRY(scope_finish(&s, r, &c->ret[3]));
     }
-    return st;
+    return TN_OK;
 }
 
 tn_status tni_grad__sddmm(tn_gctx *c) {
     const tn__sddmm_args *a = c->args;
     tn_tensor *index = tni_t(a->index), *plain = tni_t(a->plain);
     tn_tensor *left = tni_t(a->left), *right = tni_t(a->right);
-    tn_status st = TN_OK;
     if (TN_GNEEDS(c, 2)) {
         tni_scope s = {0};
         tn_tensor *r = spmm(&s, index, plain, c->g[0], conjugated(&s, right));
-        st = scope_finish(&s, r, &c->ret[2]);
+        TN_TRY(scope_finish(&s, r, &c->ret[2]));
     }
-    if (st == TN_OK && TN_GNEEDS(c, 3)) {
+    if (TN_GNEEDS(c, 3)) {
         tni_scope s = {0};
         tn_tensor *r =
             spmm_transposed(&s, index, plain, c->g[0], right->v.shape[0], conjugated(&s, left));
-        st = scope_finish(&s, r, &c->ret[3]);
+        TN_TRY(scope_finish(&s, r, &c->ret[3]));
     }
-    return st;
+    return TN_OK;
 }
 
 /* ---- Sparse times strided ----------------------------------------------------------------------*/

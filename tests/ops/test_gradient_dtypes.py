@@ -51,6 +51,12 @@ def call(row: dict[str, Any], args: dict[str, Any]) -> list[tn.Tensor]:
     return parts(table.call(row, {n: v.clone() if n in copied else v for n, v in args.items()}))
 
 
+def seeds_of(results: list[tn.Tensor]) -> list[tn.Tensor]:
+    """Weights of the results."""
+    places = [tn.arange(r.numel(), dtype=tn.float64).reshape(r.shape) for r in results]
+    return [((p + k).cos() + 1.5).to(r.dtype) for k, (p, r) in enumerate(zip(places, results))]
+
+
 def gradients(row: dict[str, Any], args: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
     """The results, the leaves and their gradients of a sum with weights."""
     names = set(row["differentiable"]) - (set() if row["inplace_only"] else written(row))
@@ -60,13 +66,10 @@ def gradients(row: dict[str, Any], args: dict[str, Any]) -> tuple[list[Any], lis
     }  # fmt: skip
     leaves = [t for t in given.values() if isinstance(t, tn.Tensor) and t.requires_grad]
     results = [r for r in call(row, given) if r.requires_grad]
-    seeds = []
-    for k, r in enumerate(results):
-        weights = tn.arange(r.numel(), dtype=tn.float64).reshape(r.shape) + k
-        seeds.append((weights.cos() + 1.5).to(r.dtype))
     if not results:
         return [], [], []
-    return results, leaves, list(tn.autograd.grad(results, leaves, seeds, allow_unused=True))
+    grads = tn.autograd.grad(results, leaves, seeds_of(results), allow_unused=True)
+    return results, leaves, list(grads)
 
 
 def check(row: dict[str, Any], args: dict[str, Any], text: str) -> None:
@@ -149,3 +152,25 @@ def test_broadcast(row: dict[str, Any]) -> None:
                     np.testing.assert_allclose(
                         g.numpy(), total, rtol=1e-10, atol=1e-12, err_msg=f"{case.label()} {name}"
                     )
+
+
+@pytest.mark.parametrize("row", several(), ids=lambda row: row["name"])
+def test_each_alone(row: dict[str, Any]) -> None:
+    """A tensor's gradient is the same, whether or not the others' are asked for."""
+    for sample in row["samples"]:
+        case = table.make_case(row, sample, "float64")
+        args = table.tensor_args(case)
+        _, leaves, grads = gradients(row, args)
+        names = [n for n in args if has_grad(args[n]) and n in row["differentiable"]]
+        for i in range(len(leaves) if len(leaves) > 1 else 0):
+            given = {n: leaves[i].detach().requires_grad_() if n == names[i] else v
+                     for n, v in args.items()}  # fmt: skip
+            results = [r for r in call(row, given) if r.requires_grad]
+            if not results:
+                assert grads[i] is None or not grads[i].any(), f"{case.label()} {names[i]}"
+                continue
+            seeds = seeds_of(results)
+            (alone,) = tn.autograd.grad(results, [given[names[i]]], seeds, allow_unused=True)
+            assert (alone is None) == (grads[i] is None), f"{case.label()} {names[i]}"
+            if alone is not None:
+                np.testing.assert_array_equal(alone.numpy(), grads[i].numpy(), case.label())

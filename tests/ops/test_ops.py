@@ -140,13 +140,27 @@ def differentiable(row: dict[str, Any]) -> bool:
     return bool(row["differentiable"]) and "float64" in row["dtypes"] and not row["inplace_only"]
 
 
+def graded(row: dict[str, Any]) -> Iterator[Case]:
+    """Cases whose gradients are looked at, of real and of complex numbers."""
+    samples = row["samples"] if row["grad_samples"] is None else row["grad_samples"]
+    for dtype in [d for d in ("float64", "complex128") if d in row["dtypes"]]:
+        for sample in samples:
+            case = make_case(row, sample, dtype)
+            try:
+                with tn.no_grad():
+                    call(row, tensor_args(case))
+            except (NotImplementedError, RuntimeError):  # what it is made of is not there for them
+                assert dtype == "complex128" and row["composite"], case.label()
+                continue
+            yield case
+
+
 @pytest.mark.parametrize("row", [r for r in entries() if differentiable(r)], ids=ids)
 def test_gradients(row: dict[str, Any]) -> None:
-    for sample in row["grad_samples"] if row["grad_samples"] is not None else row["samples"]:
-        case = make_case(row, sample, "float64")
+    for case in graded(row):
         args = tensor_args(case)
         names = [n for n in row["differentiable"] if isinstance(args.get(n), tn.Tensor)]
-        names = [n for n in names if args[n].dtype == tn.float64]
+        names = [n for n in names if args[n].dtype == getattr(tn, case.dtype)]
         size = sum(args[n].numel() for n in names)
         if not names or size > 200:
             continue
@@ -154,7 +168,7 @@ def test_gradients(row: dict[str, Any]) -> None:
         def fn(*inputs: tn.Tensor, args: dict[str, Any] = args, names: list[str] = names) -> Any:
             result = call(row, {**args, **dict(zip(names, inputs, strict=True))})
             if isinstance(result, tuple):
-                result = tuple(r for r in result if r.dtype.is_floating_point)
+                result = tuple(r for r in result if r.is_floating_point() or r.is_complex())
             return result
 
         inputs = tuple(args[n].requires_grad_() for n in names)

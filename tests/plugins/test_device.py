@@ -110,11 +110,31 @@ else:
 """
 
 
+ACROSS = """
+import tenon as tn
+def leaf(*shape, dtype=tn.float32, device="cpu"):
+    return tn.ones(shape, dtype=dtype, device=device).requires_grad_()
+for here, there in (("cpu", "acme"), ("acme:1", "acme:0"), ("acme", "cpu")):
+    for dtype in (tn.float32, tn.float64):
+        for write in (lambda x, v: x.copy_(v), lambda x, v: x.fill_(v), lambda x, v: v.to(x)):
+            v = leaf(dtype=dtype, device=there)
+            y = write(tn.zeros(3, device=here), v)
+            g, = tn.autograd.grad(y, v, tn.arange(1.0, 1.0 + y.numel()).reshape(y.shape).to(here))
+            assert (g.dtype, g.device, g.shape) == (v.dtype, v.device, v.shape)
+            assert g.item() == y.numel() * (y.numel() + 1) / 2
+x = leaf(3, 1, device="acme").expand(3, 4)
+x.retain_grad()
+x.as_strided((3,), (1,)).sum().backward()
+assert x.grad.device == x.device and x.grad.tolist() == [[0.25] * 4] * 3
+"""
+
+
 @pytest.mark.parametrize(
     ("script", "fallback"),
     [
         (TRAIN, "allow"),
         (VIEWS, "allow"),
+        (ACROSS, "allow"),
         (POLICY, "allow"),
         (RESULTS, "allow"),
         (ERRORS, "error"),
