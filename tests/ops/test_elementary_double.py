@@ -26,7 +26,10 @@ UNARY = {
     "log10": (np.log10, 0.75), "sinh": (np.sinh, 1.7), "cosh": (np.cosh, 1.2),
     "asinh": (np.arcsinh, 1.6), "acosh": (np.arccosh, 2.6), "atanh": (np.arctanh, 2.0),
     "asin": (np.arcsin, 2.0), "acos": (np.arccos, 1.2), "atan": (np.arctan, 1.8),
-    "tan": (np.tan, 2.2),
+    "tan": (np.tan, 2.2), "exp": (np.exp, 1.1), "log": (np.log, 0.8), "expm1": (np.expm1, 1.5),
+    "tanh": (np.tanh, 2.3), "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 1.9),
+    "sqrt": (np.sqrt, 0.51), "rsqrt": (lambda x: 1 / np.sqrt(x), 1.6),
+    "reciprocal": (lambda x: 1 / x, 0.51),
 }  # fmt: skip
 BINARY = {"hypot": (np.hypot, 1.1), "atan2": (np.arctan2, 1.8), "fmod": (np.fmod, 0.0)}
 

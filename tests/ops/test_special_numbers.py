@@ -18,6 +18,7 @@ import stored
 import tenon as tn
 from table import NP_DTYPES, Case, is_tensor_type, rows, tensor_args
 from table import call as our_call
+from test_formulas import formulas
 from test_torch import torch_args, torch_call
 from tolerances import tolerance
 from vary import default_of, other_values
@@ -163,3 +164,15 @@ def test_gradients(row: dict[str, Any]) -> None:
     for case, want in zip(calls, answers, strict=True):
         if want != "refused":
             same(case, gradients(tn, case, tensor_args(case), our_call), want)
+
+
+@pytest.mark.parametrize(
+    "row", [r for r in pointwise() if r["composite"]], ids=lambda row: row["name"]
+)
+def test_formulas_agree_with_kernels(row: dict[str, Any]) -> None:
+    for case in cases(row):
+        if case.dtype == "float64" and row["name"] != "masked_fill":  # of a value without dimensions
+            args = tensor_args(case)
+            want = outcome(our_call(row, args))
+            with formulas():
+                stored.same(outcome(our_call(row, args)), want, 1e-7, 1e-9, case.label())
