@@ -47,9 +47,9 @@ tn_status tni_infer__conv(tn_infer *inf, const void *args) {
                        (int)w->ndim, (int)w->ndim, tni_shape_text_of(w), (int)x->ndim,
                        tni_shape_text_of(x));
     }
-    TN_TRY(nn_check_list(a->stride, n, 1, 3, "stride"));
-    TN_TRY(nn_check_list(a->padding, n, 0, 4, "padding"));
-    TN_TRY(nn_check_list(a->dilation, n, 1, 5, "dilation"));
+    TN_TRY(nn_expect_list(inf, a->stride, n, 1, "stride"));
+    TN_TRY(nn_expect_list(inf, a->padding, n, 0, "padding"));
+    TN_TRY(nn_expect_list(inf, a->dilation, n, 1, "dilation"));
     if (a->groups <= 0) return tn_fail(TN_E_SHAPE, 6, "non-positive groups is not supported");
     if (w->shape[0] < a->groups || w->shape[0] % a->groups != 0) {
         return tn_fail(TN_E_SHAPE, 1,
@@ -101,16 +101,16 @@ tn_status tni_infer__conv_backward_input(tn_infer *inf, const void *args) {
                        (int)a->weight->ndim, (int)a->weight->ndim, tni_shape_text_of(a->weight),
                        (int)ndim, tni_shape_text_of(a->grad));
     }
-    TN_TRY(nn_check_list(a->input_size, ndim, 0, 3, "input_size"));
+    TN_TRY(nn_expect_list(inf, a->input_size, ndim, 0, "input_size"));
     if (a->input_size.v[0] != a->grad->shape[0] ||
         (a->groups > 0 && a->input_size.v[1] != a->weight->shape[1] * a->groups)) {
         return tn_fail(TN_E_SHAPE, 3, "input size %s does not belong to weight %s and gradient %s",
                        tni_shape_text(ndim, a->input_size.v), tni_shape_text_of(a->weight),
                        tni_shape_text_of(a->grad));
     }
-    TN_TRY(nn_check_list(a->stride, ndim - 2, 1, 4, "stride"));
-    TN_TRY(nn_check_list(a->padding, ndim - 2, 0, 5, "padding"));
-    TN_TRY(nn_check_list(a->dilation, ndim - 2, 1, 6, "dilation"));
+    TN_TRY(nn_expect_list(inf, a->stride, ndim - 2, 1, "stride"));
+    TN_TRY(nn_expect_list(inf, a->padding, ndim - 2, 0, "padding"));
+    TN_TRY(nn_expect_list(inf, a->dilation, ndim - 2, 1, "dilation"));
     if (a->groups <= 0 || a->grad->shape[1] % a->groups != 0 ||
         a->weight->shape[0] != a->grad->shape[1]) {
         return tn_fail(
@@ -153,10 +153,10 @@ tn_status tni_infer__conv_backward_weight(tn_infer *inf, const void *args) {
     const tn_view *g = a->grad, *x = a->input;
     int32_t n = g->ndim;
     if (n < 3 || n > 5) return tn_fail(TN_E_SHAPE, 0, "a convolution has 3 to 5 dimensions");
-    TN_TRY(nn_check_list(a->weight_size, n, 1, 2, "weight_size"));
-    TN_TRY(nn_check_list(a->stride, n - 2, 1, 3, "stride"));
-    TN_TRY(nn_check_list(a->padding, n - 2, 0, 4, "padding"));
-    TN_TRY(nn_check_list(a->dilation, n - 2, 1, 5, "dilation"));
+    TN_TRY(nn_expect_list(inf, a->weight_size, n, 1, "weight_size"));
+    TN_TRY(nn_expect_list(inf, a->stride, n - 2, 1, "stride"));
+    TN_TRY(nn_expect_list(inf, a->padding, n - 2, 0, "padding"));
+    TN_TRY(nn_expect_list(inf, a->dilation, n - 2, 1, "dilation"));
     const int64_t *w = a->weight_size.v;
     if (a->groups <= 0 || a->groups > NN_SIZE_LIMIT || g->shape[1] != w[0] ||
         w[0] % a->groups != 0) {

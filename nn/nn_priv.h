@@ -21,8 +21,13 @@ tn_status tni_reduction_of(const char *text, int *ret);
  * them, and in kernels to room_mul. */
 #define NN_SIZE_LIMIT (INT64_C(1) << 31)
 
+/* The number of the argument of that name. */
+int32_t nn_arg(const tn_infer *inf, const char *name);
 /* A list of n sizes, none below `least`. */
 tn_status nn_check_list(tn_ints v, int64_t n, int64_t least, int32_t arg, const char *name);
+/* The same of the argument of that name. */
+tn_status nn_expect_list(const tn_infer *inf, tn_ints v, int64_t n, int64_t least,
+                         const char *name);
 /* The gradient of planes of another size: the sizes in front are those of `grad`. */
 tn_status nn_infer_sized(tn_infer *inf, tn_ints size, const tn_view *grad);
 /* x with its last two sizes replaced. */

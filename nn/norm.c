@@ -123,19 +123,19 @@ tn_status tni_infer__rms_norm_backward(tn_infer *inf, const void *args) {
     return set_wanted(inf, 1, a->need_weight, n, a->normalized_shape.v);
 }
 
-static tn_status check_channels(const tn_view *p, int64_t channels, int32_t arg, const char *name,
-                                int32_t dtype) {
+static tn_status check_channels(const tn_infer *inf, const tn_view *p, int64_t channels,
+                                const char *name, int32_t dtype) {
     if (!p) return TN_OK;
     if (p->ndim != 1 || p->shape[0] != channels) {
-        return tn_fail(TN_E_SHAPE, arg, "%s should contain %lld elements not %lld", name,
-                       (long long)channels, (long long)p->numel);
+        return tn_fail(TN_E_SHAPE, nn_arg(inf, name), "%s should contain %lld elements not %lld",
+                       name, (long long)channels, (long long)p->numel);
     }
     if (tn_view_dtype(p) != dtype) {
-        return tn_fail(TN_E_DTYPE, arg, "expected %s of dtype %s, but got %s", name,
+        return tn_fail(TN_E_DTYPE, nn_arg(inf, name), "expected %s of dtype %s, but got %s", name,
                        tni_type_text(dtype), tni_type_text(tn_view_dtype(p)));
     }
     if (p->shape[0] > 1 && p->strides[0] != 1) {
-        return tn_fail(TN_E_SHAPE, arg, "%s must be contiguous", name);
+        return tn_fail(TN_E_SHAPE, nn_arg(inf, name), "%s must be contiguous", name);
     }
     return TN_OK;
 }
@@ -148,12 +148,13 @@ static tn_status check_pair(const tn_view *mean, const tn_view *var) {
 }
 
 /* Running statistics, which are needed where no others are computed. */
-static tn_status check_statistic(const tn_view *p, bool training, int64_t channels, int32_t arg,
-                                 const char *name, int32_t dtype) {
+static tn_status check_statistic(const tn_infer *inf, const tn_view *p, bool training,
+                                 int64_t channels, const char *name, int32_t dtype) {
     if (!p && !training) {
-        return tn_fail(TN_E_STATE, arg, "%s must be defined in evaluation mode", name);
+        return tn_fail(TN_E_STATE, nn_arg(inf, name), "%s must be defined in evaluation mode",
+                       name);
     }
-    return check_channels(p, channels, arg, name, dtype);
+    return check_channels(inf, p, channels, name, dtype);
 }
 
 tn_status tni_infer_native_batch_norm(tn_infer *inf, const void *args) {
@@ -167,10 +168,10 @@ tn_status tni_infer_native_batch_norm(tn_infer *inf, const void *args) {
     }
     int64_t c = x->shape[1];
     if (a->training) TN_TRY(check_pair(a->running_mean, a->running_var));
-    TN_TRY(check_statistic(a->running_mean, a->training, c, 3, "running_mean", dtype));
-    TN_TRY(check_statistic(a->running_var, a->training, c, 4, "running_var", dtype));
-    TN_TRY(check_channels(a->weight, c, 1, "weight", dtype));
-    TN_TRY(check_channels(a->bias, c, 2, "bias", dtype));
+    TN_TRY(check_statistic(inf, a->running_mean, a->training, c, "running_mean", dtype));
+    TN_TRY(check_statistic(inf, a->running_var, a->training, c, "running_var", dtype));
+    TN_TRY(check_channels(inf, a->weight, c, "weight", dtype));
+    TN_TRY(check_channels(inf, a->bias, c, "bias", dtype));
     inf->out[0].dtype = dtype;
     tni_infer_same(inf, 0, x);
     if (!(x->word & TN_W_CHANNELS_LAST)) inf->out[0].strided = 0;
@@ -184,9 +185,9 @@ tn_status tni_infer__batch_norm_backward(tn_infer *inf, const void *args) {
     int32_t dtype = tn_view_dtype(x);
     if (x->ndim < 2) return tn_fail(TN_E_SHAPE, 1, "an input of at least 2 dimensions is needed");
     TN_TRY(tni_infer_expect(inf, 0, a->grad, x->ndim, x->shape, dtype));
-    TN_TRY(check_channels(a->weight, x->shape[1], 2, "weight", dtype));
-    TN_TRY(check_channels(a->mean, x->shape[1], 3, "mean", nn_wide_dtype(dtype)));
-    TN_TRY(check_channels(a->invstd, x->shape[1], 4, "invstd", nn_wide_dtype(dtype)));
+    TN_TRY(check_channels(inf, a->weight, x->shape[1], "weight", dtype));
+    TN_TRY(check_channels(inf, a->mean, x->shape[1], "mean", nn_wide_dtype(dtype)));
+    TN_TRY(check_channels(inf, a->invstd, x->shape[1], "invstd", nn_wide_dtype(dtype)));
     if (a->need_input) {
         tni_infer_same(inf, 0, a->input);
         if (!(a->input->word & TN_W_CHANNELS_LAST)) inf->out[0].strided = 0;

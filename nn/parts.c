@@ -6,6 +6,19 @@
 
 /* ---- Shape rules -------------------------------------------------------------------------------*/
 
+int32_t nn_arg(const tn_infer *inf, const char *name) {
+    const tn_field *fields = inf->op->fields;
+    int32_t i = 0;
+    while (strcmp(fields[i].name, name) != 0) i++;
+    return i;
+}
+
+tn_status nn_expect_list(const tn_infer *inf, tn_ints v, int64_t n, int64_t least,
+                         const char *name) {
+    tn_status st = nn_check_list(v, n, least, 0, name);
+    return st == TN_OK ? st : nn_check_list(v, n, least, nn_arg(inf, name), name);
+}
+
 tn_status nn_check_list(tn_ints v, int64_t n, int64_t least, int32_t arg, const char *name) {
     if (v.n != n) {
         return tn_fail(TN_E_SHAPE, arg, "expected %s to be a list of %lld ints, but got %lld", name,
@@ -24,19 +37,20 @@ tn_status nn_check_list(tn_ints v, int64_t n, int64_t least, int32_t arg, const 
 tn_status nn_infer_sized(tn_infer *inf, tn_ints size, const tn_view *grad) {
     int32_t n = grad->ndim;
     if (n != 3 && n != 4) return tn_fail(TN_E_SHAPE, 0, "a gradient of 3D or 4D planes is needed");
-    TN_TRY(nn_check_list(size, n, 0, 1, "input_size"));
+    TN_TRY(nn_expect_list(inf, size, n, 0, "input_size"));
     bool fits = memcmp(size.v, grad->shape, (size_t)(n - 2) * sizeof(int64_t)) == 0;
     for (int32_t d = n - 2; d < n; d++) fits = fits && (size.v[d] > 0 || grad->shape[d] == 0);
     if (!fits) {
-        return tn_fail(TN_E_SHAPE, 1, "input size %s does not belong to gradient %s",
-                       tni_shape_text(n, size.v), tni_shape_text_of(grad));
+        return tn_fail(TN_E_SHAPE, nn_arg(inf, "input_size"),
+                       "input size %s does not belong to gradient %s", tni_shape_text(n, size.v),
+                       tni_shape_text_of(grad));
     }
     return tni_infer_set(inf, 0, n, size.v);
 }
 
 tn_status nn_infer_resized(tn_infer *inf, const tn_view *x, tn_ints size) {
     int64_t shape[TN_MAX_DIMS];
-    TN_TRY(nn_check_list(size, 2, 0, 1, "output_size"));
+    TN_TRY(nn_expect_list(inf, size, 2, 0, "output_size"));
     memcpy(shape, x->shape, (size_t)x->ndim * sizeof(int64_t));
     shape[x->ndim - 2] = size.v[0];
     shape[x->ndim - 1] = size.v[1];

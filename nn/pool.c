@@ -35,10 +35,10 @@ static tn_status pool_shape(tn_infer *inf, int outs, const tn_view *x, tn_ints k
                             bool ceil_mode, const char *op) {
     int64_t shape[TN_MAX_DIMS];
     TN_TRY(check_planes(x, op));
-    TN_TRY(nn_check_list(kernel, 2, 1, 1, "kernel_size"));
+    TN_TRY(nn_expect_list(inf, kernel, 2, 1, "kernel_size"));
     TN_TRY(nn_check_sides(x->shape[x->ndim - 2], x->shape[x->ndim - 1]));
-    if (stride.n > 0) TN_TRY(nn_check_list(stride, 2, 1, 2, "stride"));
-    TN_TRY(nn_check_list(padding, 2, 0, 3, "padding"));
+    if (stride.n > 0) TN_TRY(nn_expect_list(inf, stride, 2, 1, "stride"));
+    TN_TRY(nn_expect_list(inf, padding, 2, 0, "padding"));
     memcpy(shape, x->shape, (size_t)x->ndim * sizeof(int64_t));
     for (int i = 0; i < 2; i++) {
         int32_t d = x->ndim - 2 + i;
@@ -64,7 +64,7 @@ static tn_status pool_shape(tn_infer *inf, int outs, const tn_view *x, tn_ints k
 
 tn_status tni_infer_max_pool2d_with_indices(tn_infer *inf, const void *args) {
     const tn_max_pool2d_with_indices_args *a = args;
-    TN_TRY(nn_check_list(a->dilation, 2, 1, 4, "dilation"));
+    TN_TRY(nn_expect_list(inf, a->dilation, 2, 1, "dilation"));
     return pool_shape(inf, 2, a->input, a->kernel_size, a->stride, a->padding, a->dilation.v,
                       a->ceil_mode, "max_pool2d");
 }

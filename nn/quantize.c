@@ -139,9 +139,9 @@ tn_status tni_infer__conv_int8(tn_infer *inf, const void *args) {
     TN_TRY(check_grid(a->input_scale, a->input_zero, a->low, a->high));
     TN_TRY(check_grid(a->output_scale, a->output_zero, a->output_low, a->output_high));
     if (!(a->input_scale > 0)) return tn_fail(TN_E_VALUE, 8, "input_scale must be positive");
-    TN_TRY(nn_check_list(a->stride, 2, 1, 4, "stride"));
-    TN_TRY(nn_check_list(a->padding, 2, 0, 5, "padding"));
-    TN_TRY(nn_check_list(a->dilation, 2, 1, 6, "dilation"));
+    TN_TRY(nn_expect_list(inf, a->stride, 2, 1, "stride"));
+    TN_TRY(nn_expect_list(inf, a->padding, 2, 0, "padding"));
+    TN_TRY(nn_expect_list(inf, a->dilation, 2, 1, "dilation"));
     if (x->ndim != 4 || w->ndim != 4 || a->groups < 1 || a->groups > NN_SIZE_LIMIT ||
         w->shape[1] > NN_SIZE_LIMIT || w->shape[0] % a->groups != 0 ||
         x->shape[1] != w->shape[1] * a->groups)

@@ -15,7 +15,7 @@ static tn_status upsampled(tn_infer *inf, const tn_view *x, tn_ints size) {
                        "Non-empty 4D data tensor expected but got a tensor with sizes %s",
                        tni_shape_text_of(x));
     }
-    TN_TRY(nn_check_list(size, 2, 1, 1, "output_size"));
+    TN_TRY(nn_expect_list(inf, size, 2, 1, "output_size"));
     return nn_infer_resized(inf, x, size);
 }
 

@@ -12,10 +12,11 @@
 /* ---- Through a grid ----------------------------------------------------------------------------*/
 
 /* image: (N, C, ...), grid: (N, ..., dimensions). NULL images are of the sizes given elsewhere. */
-static tn_status check_grid(const tn_view *x, const tn_view *grid, int64_t mode, int64_t padding) {
+static tn_status check_grid(const tn_infer *inf, const tn_view *x, const tn_view *grid,
+                            int64_t mode, int64_t padding) {
     int32_t spatial = x->ndim - 2;
     if (tn_view_dtype(x) != tn_view_dtype(grid))
-        return tn_fail(TN_E_STATE, 1,
+        return tn_fail(TN_E_STATE, nn_arg(inf, "grid"),
                        "grid_sampler(): expected input and grid to have same dtype, but input has "
                        "%s and grid has %s",
                        tni_type_text(tn_view_dtype(x)), tni_type_text(tn_view_dtype(grid)));
@@ -25,12 +26,12 @@ static tn_status check_grid(const tn_view *x, const tn_view *grid, int64_t mode,
                        "dimensions, but got input with sizes %s and grid with sizes %s",
                        tni_shape_text_of(x), tni_shape_text_of(grid));
     if (x->shape[0] != grid->shape[0])
-        return tn_fail(TN_E_STATE, 1,
+        return tn_fail(TN_E_STATE, nn_arg(inf, "grid"),
                        "grid_sampler(): expected grid and input to have same batch size, but got "
                        "input with sizes %s and grid with sizes %s",
                        tni_shape_text_of(x), tni_shape_text_of(grid));
     if (grid->shape[grid->ndim - 1] != spatial)
-        return tn_fail(TN_E_STATE, 1,
+        return tn_fail(TN_E_STATE, nn_arg(inf, "grid"),
                        "grid_sampler(): expected grid to have size %d in last dimension, but got "
                        "grid with sizes %s",
                        (int)spatial, tni_shape_text_of(grid));
@@ -52,8 +53,8 @@ static tn_status check_grid(const tn_view *x, const tn_view *grid, int64_t mode,
 }
 
 /* `along` has the grid's shape, or is not there. */
-static tn_status check_along(const tn_infer *inf, int32_t arg, const tn_view *grid,
-                             const tn_view *along) {
+static tn_status check_along(const tn_infer *inf, const tn_view *grid, const tn_view *along) {
+    const int32_t arg = nn_arg(inf, "along");
     return tni_infer_expect(inf, arg, along, grid->ndim, grid->shape, tn_view_dtype(grid));
 }
 
@@ -67,8 +68,8 @@ static void seen_shape(const tn_view *grid, int64_t channels, int64_t *ret) {
 tn_status tni_infer__grid_sample(tn_infer *inf, const void *args) {
     const tn__grid_sample_args *a = args;
     int64_t shape[TN_MAX_DIMS];
-    TN_TRY(check_grid(a->input, a->grid, a->mode, a->padding));
-    TN_TRY(check_along(inf, 2, a->grid, a->along));
+    TN_TRY(check_grid(inf, a->input, a->grid, a->mode, a->padding));
+    TN_TRY(check_along(inf, a->grid, a->along));
     seen_shape(a->grid, a->input->shape[1], shape);
     return tni_infer_set(inf, 0, a->grid->ndim, shape);
 }
@@ -84,8 +85,8 @@ tn_status tni_infer__grid_sample_input(tn_infer *inf, const void *args) {
     tn_view image = *a->grad;
     image.ndim = (int32_t)a->input_size.n;
     image.shape = sizes;
-    TN_TRY(check_grid(&image, a->grid, a->mode, a->padding));
-    TN_TRY(check_along(inf, 2, a->grid, a->along));
+    TN_TRY(check_grid(inf, &image, a->grid, a->mode, a->padding));
+    TN_TRY(check_along(inf, a->grid, a->along));
     seen_shape(a->grid, sizes[1], shape);
     return tni_infer_expect(inf, 0, a->grad, a->grid->ndim, shape, tn_view_dtype(a->grid));
 }
@@ -93,7 +94,7 @@ tn_status tni_infer__grid_sample_input(tn_infer *inf, const void *args) {
 static tn_status grid_gradient(tn_infer *inf, const tn_view *grad, const tn_view *x,
                                const tn_view *grid, int64_t mode, int64_t padding) {
     int64_t shape[TN_MAX_DIMS];
-    TN_TRY(check_grid(x, grid, mode, padding));
+    TN_TRY(check_grid(inf, x, grid, mode, padding));
     seen_shape(grid, x->shape[1], shape);
     TN_TRY(tni_infer_expect(inf, 0, grad, grid->ndim, shape, tn_view_dtype(grid)));
     return tni_infer_set(inf, 0, grid->ndim, grid->shape);
@@ -106,7 +107,7 @@ tn_status tni_infer__grid_sample_grid(tn_infer *inf, const void *args) {
 
 tn_status tni_infer__grid_sample_curve(tn_infer *inf, const void *args) {
     const tn__grid_sample_curve_args *a = args;
-    TN_TRY(check_along(inf, 3, a->grid, a->along));
+    TN_TRY(check_along(inf, a->grid, a->along));
     return grid_gradient(inf, a->grad, a->input, a->grid, a->mode, a->padding);
 }
 

@@ -13,8 +13,9 @@
 #include "op_pointwise.h"
 #include "op_reduce.h"
 
-static tn_status fail_mask(const char *wants, const char *argument, const tn_view *mask) {
-    return tn_fail(TN_E_DTYPE, 1, "%s, but got %s with dtype %s", wants, argument,
+static tn_status fail_mask(int32_t arg, const char *wants, const char *argument,
+                           const tn_view *mask) {
+    return tn_fail(TN_E_DTYPE, arg, "%s, but got %s with dtype %s", wants, argument,
                    tni_type_text(tn_view_dtype(mask)));
 }
 
@@ -160,7 +161,7 @@ tn_status tni_check_where(const void *args) {
     int32_t dtype = tn_view_dtype(a->condition);
     return dtype == TN_BOOL || dtype == TN_U8
                ? TN_OK
-               : fail_mask("where expected condition to be a boolean tensor", "a tensor",
+               : fail_mask(0, "where expected condition to be a boolean tensor", "a tensor",
                            a->condition);
 }
 
@@ -187,7 +188,7 @@ tn_status tni_check_masked_fill(const void *args) {
     const tn_masked_fill_args *a = args;
     int32_t dtype = tn_view_dtype(a->input);
     if (tn_view_dtype(a->mask) != TN_BOOL)
-        return fail_mask("masked_fill only supports boolean masks", "mask", a->mask);
+        return fail_mask(1, "masked_fill only supports boolean masks", "mask", a->mask);
     if (a->value->ndim != 0)
         return tn_fail(TN_E_SHAPE, 2,
                        "masked_fill only supports a 0-dimensional value tensor, but got tensor "

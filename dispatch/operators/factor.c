@@ -41,14 +41,13 @@ static tn_status square(const char *op, const tn_view *a) {
                    op, (long long)size[0], (long long)size[1]);
 }
 
-/* Output i has a's batch and `n` further sizes. */
-static tn_status set(tn_infer *inf, int i, const tn_view *a, int32_t n, int64_t x, int64_t y) {
+/* Output i has a's batch and the sizes `last`. */
+static tn_status set(tn_infer *inf, int i, const tn_view *a, tn_ints last) {
     int64_t shape[TN_MAX_DIMS];
     int32_t batch = a->ndim - 2;
-    if (batch > 0) memcpy(shape, a->shape, (size_t)batch * sizeof(int64_t));
-    if (n > 0) shape[batch] = x;
-    if (n > 1) shape[batch + 1] = y;
-    return tni_infer_set(inf, i, batch + n, shape);
+    memcpy(shape, a->shape, (size_t)batch * sizeof(int64_t));
+    for (int64_t d = 0; d < last.n; d++) shape[batch + d] = last.v[d];
+    return tni_infer_set(inf, i, batch + (int32_t)last.n, shape);
 }
 
 static int64_t rows_of(const tn_view *a) { return a->shape[a->ndim - 2]; }
@@ -58,7 +57,7 @@ static int64_t columns_of(const tn_view *a) { return a->shape[a->ndim - 1]; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static tn_status alike(tn_infer *inf, int i, const tn_view *a) {
-    return set(inf, i, a, 2, rows_of(a), columns_of(a));
+    return set(inf, i, a, TN_INTS(rows_of(a), columns_of(a)));
 }
 
 tn_status tni_infer_linalg_inv_ex(tn_infer *inf, const void *args) {
@@ -66,7 +65,7 @@ tn_status tni_infer_linalg_inv_ex(tn_infer *inf, const void *args) {
     TN_TRY(square("linalg.inv", a->A));
     inf->out[1].dtype = TN_I32;
     TN_TRY(alike(inf, 0, a->A));
-    return set(inf, 1, a->A, 0, 0, 0);
+    return set(inf, 1, a->A, (tn_ints){0});
 }
 
 tn_status tni_infer__inverse(tn_infer *inf, const void *args) {
@@ -78,7 +77,7 @@ tn_status tni_infer__inverse(tn_infer *inf, const void *args) {
 tn_status tni_infer_det(tn_infer *inf, const void *args) {
     const tn_det_args *a = args;
     TN_TRY(square("linalg.det", a->input));
-    return set(inf, 0, a->input, 0, 0, 0);
+    return set(inf, 0, a->input, (tn_ints){0});
 }
 
 tn_status tni_infer__cofactors(tn_infer *inf, const void *args) {
@@ -90,8 +89,8 @@ tn_status tni_infer__cofactors(tn_infer *inf, const void *args) {
 tn_status tni_infer_slogdet(tn_infer *inf, const void *args) {
     const tn_slogdet_args *a = args;
     TN_TRY(square("linalg.slogdet", a->input));
-    TN_TRY(set(inf, 0, a->input, 0, 0, 0));
-    return set(inf, 1, a->input, 0, 0, 0);
+    TN_TRY(set(inf, 0, a->input, (tn_ints){0}));
+    return set(inf, 1, a->input, (tn_ints){0});
 }
 
 /* b has a's batch and dtype, and as many rows. */
@@ -129,30 +128,30 @@ tn_status tni_infer__linalg_cholesky(tn_infer *inf, const void *args) {
     TN_TRY(square("linalg.cholesky", a->A));
     inf->out[1].dtype = TN_I32;
     TN_TRY(alike(inf, 0, a->A));
-    return set(inf, 1, a->A, 0, 0, 0);
+    return set(inf, 1, a->A, (tn_ints){0});
 }
 
 tn_status tni_infer__linalg_qr(tn_infer *inf, const void *args) {
     const tn__linalg_qr_args *a = args;
     TN_TRY(matrices("linalg.qr", a->A));
     int64_t m = rows_of(a->A), n = columns_of(a->A), k = a->complete ? m : least(m, n);
-    TN_TRY(set(inf, 0, a->A, 2, m, k));
-    return set(inf, 1, a->A, 2, k, n);
+    TN_TRY(set(inf, 0, a->A, TN_INTS(m, k)));
+    return set(inf, 1, a->A, TN_INTS(k, n));
 }
 
 tn_status tni_infer__linalg_svd(tn_infer *inf, const void *args) {
     const tn__linalg_svd_args *a = args;
     TN_TRY(matrices("linalg.svd", a->A));
     int64_t m = rows_of(a->A), n = columns_of(a->A), k = least(m, n);
-    TN_TRY(set(inf, 0, a->A, 2, m, a->full_matrices ? m : k));
-    TN_TRY(set(inf, 1, a->A, 1, k, 0));
-    return set(inf, 2, a->A, 2, a->full_matrices ? n : k, n);
+    TN_TRY(set(inf, 0, a->A, TN_INTS(m, a->full_matrices ? m : k)));
+    TN_TRY(set(inf, 1, a->A, TN_INTS(k)));
+    return set(inf, 2, a->A, TN_INTS(a->full_matrices ? n : k, n));
 }
 
 tn_status tni_infer__linalg_eigh(tn_infer *inf, const void *args) {
     const tn__linalg_eigh_args *a = args;
     TN_TRY(square("linalg.eigh", a->A));
-    TN_TRY(set(inf, 0, a->A, 1, rows_of(a->A), 0));
+    TN_TRY(set(inf, 0, a->A, TN_INTS(rows_of(a->A))));
     return alike(inf, 1, a->A);
 }
 
@@ -161,9 +160,9 @@ tn_status tni_infer__linalg_lstsq(tn_infer *inf, const void *args) {
     TN_TRY(matrices("torch.linalg.lstsq", a->A));
     TN_TRY(right_side("torch.linalg.lstsq", a->A, a->B));
     int64_t n = columns_of(a->A);
-    TN_TRY(set(inf, 0, a->A, 2, n, columns_of(a->B)));
-    TN_TRY(set(inf, 1, a->A, 0, 0, 0));
-    return set(inf, 2, a->A, 1, least(rows_of(a->A), n), 0);
+    TN_TRY(set(inf, 0, a->A, TN_INTS(n, columns_of(a->B))));
+    TN_TRY(set(inf, 1, a->A, (tn_ints){0}));
+    return set(inf, 2, a->A, TN_INTS(least(rows_of(a->A), n)));
 }
 
 tn_status tni_infer__linalg_lu_factor(tn_infer *inf, const void *args) {
@@ -172,8 +171,8 @@ tn_status tni_infer__linalg_lu_factor(tn_infer *inf, const void *args) {
     inf->out[1].dtype = TN_I32;
     inf->out[2].dtype = TN_I32;
     TN_TRY(alike(inf, 0, a->A));
-    TN_TRY(set(inf, 1, a->A, 1, least(rows_of(a->A), columns_of(a->A)), 0));
-    return set(inf, 2, a->A, 0, 0, 0);
+    TN_TRY(set(inf, 1, a->A, TN_INTS(least(rows_of(a->A), columns_of(a->A)))));
+    return set(inf, 2, a->A, (tn_ints){0});
 }
 
 tn_status tni_infer__lu_permutation(tn_infer *inf, const void *args) {
@@ -195,8 +194,8 @@ tn_status tni_infer__linalg_ldl_factor(tn_infer *inf, const void *args) {
     inf->out[1].dtype = TN_I32;
     inf->out[2].dtype = TN_I32;
     TN_TRY(alike(inf, 0, a->A));
-    TN_TRY(set(inf, 1, a->A, 1, rows_of(a->A), 0));
-    return set(inf, 2, a->A, 0, 0, 0);
+    TN_TRY(set(inf, 1, a->A, TN_INTS(rows_of(a->A))));
+    return set(inf, 2, a->A, (tn_ints){0});
 }
 
 tn_status tni_infer__linalg_ldl_solve(tn_infer *inf, const void *args) {
@@ -220,7 +219,7 @@ tn_status tni_infer__linalg_eig(tn_infer *inf, const void *args) {
                        tni_type_text(given));
     inf->out[0].dtype = dtype;
     inf->out[1].dtype = dtype;
-    TN_TRY(set(inf, 0, a->A, 1, rows_of(a->A), 0));
+    TN_TRY(set(inf, 0, a->A, TN_INTS(rows_of(a->A))));
     return alike(inf, 1, a->A);
 }
 

@@ -17,8 +17,14 @@
 
 /* ---- One element of every row ------------------------------------------------------------------*/
 
+/* The shape of every result. */
+static tn_status set_all(tn_infer *inf, int32_t ndim, const int64_t *shape) {
+    for (int i = 0; i < inf->op->nout; i++) TN_TRY(tni_infer_set(inf, i, ndim, shape));
+    return TN_OK;
+}
+
 /* Shape of v without dim, or with size 1 there. */
-static tn_status reduced(tn_infer *inf, int nout, const tn_view *v, int64_t dim, int64_t keepdim) {
+static tn_status reduced(tn_infer *inf, const tn_view *v, int64_t dim, int64_t keepdim) {
     int64_t shape[TN_MAX_DIMS];
     int32_t n = 0;
     for (int32_t d = 0; d < v->ndim; d++) {
@@ -27,8 +33,7 @@ static tn_status reduced(tn_infer *inf, int nout, const tn_view *v, int64_t dim,
         else if (keepdim)
             shape[n++] = 1;
     }
-    for (int i = 0; i < nout; i++) TN_TRY(tni_infer_set(inf, i, n, shape));
-    return TN_OK;
+    return set_all(inf, n, shape);
 }
 
 static tn_status nonempty_row(const tn_infer *inf, const tn_view *v, int64_t dim) {
@@ -40,7 +45,7 @@ static tn_status nonempty_row(const tn_infer *inf, const tn_view *v, int64_t dim
 
 static tn_status row_pair(tn_infer *inf, const tn_view *v, int64_t dim, int64_t keepdim) {
     TN_TRY(nonempty_row(inf, v, dim));
-    return reduced(inf, 2, v, dim, keepdim);
+    return reduced(inf, v, dim, keepdim);
 }
 
 tn_status tni_infer_max_dim(tn_infer *inf, const void *args) {
@@ -71,18 +76,18 @@ tn_status tni_infer_mode(tn_infer *inf, const void *args) {
 tn_status tni_infer_kthvalue(tn_infer *inf, const void *args) {
     const tn_kthvalue_args *a = args;
     int64_t n = rule_size_at(a->input, a->dim);
-    if (a->input->ndim > 0) TN_TRY(nonempty_row(inf, a->input, a->dim));
+    TN_TRY(nonempty_row(inf, a->input, a->dim));
     if (a->k < 1 || a->k > n)
         return tn_fail(TN_E_SHAPE, 1,
                        "kthvalue(): selected number k out of range for dimension %lld",
                        (long long)a->dim);
-    return reduced(inf, 2, a->input, a->dim, a->keepdim);
+    return reduced(inf, a->input, a->dim, a->keepdim);
 }
 
 static tn_status arg_reduced(tn_infer *inf, const tn_view *v, tn_opt_int dim, int64_t keepdim) {
     if (dim.has) {
         TN_TRY(nonempty_row(inf, v, dim.value));
-        return reduced(inf, 1, v, dim.value, keepdim);
+        return reduced(inf, v, dim.value, keepdim);
     }
     if (v->numel == 0)
         return tn_fail(
@@ -112,21 +117,17 @@ tn_status tni_infer_topk(tn_infer *inf, const void *args) {
         return tn_fail(TN_E_SHAPE, 1, "selected index k out of range");
     memcpy(shape, a->input->shape, sizeof *shape * (size_t)a->input->ndim);
     if (a->input->ndim) shape[a->dim] = a->k;
-    for (int i = 0; i < 2; i++) TN_TRY(tni_infer_set(inf, i, a->input->ndim, shape));
-    return TN_OK;
-}
-
-static tn_status infer_pair(tn_infer *inf, const tn_view *x) {
-    for (int i = 0; i < 2; i++) TN_TRY(tni_infer_set(inf, i, x->ndim, x->shape));
-    return TN_OK;
+    return set_all(inf, a->input->ndim, shape);
 }
 
 tn_status tni_infer_cummax(tn_infer *inf, const void *args) {
-    return infer_pair(inf, ((const tn_cummax_args *)args)->input);
+    const tn_view *x = ((const tn_cummax_args *)args)->input;
+    return set_all(inf, x->ndim, x->shape);
 }
 
 tn_status tni_infer_cummin(tn_infer *inf, const void *args) {
-    return infer_pair(inf, ((const tn_cummin_args *)args)->input);
+    const tn_view *x = ((const tn_cummin_args *)args)->input;
+    return set_all(inf, x->ndim, x->shape);
 }
 
 tn_status tni_infer__unique_consecutive(tn_infer *inf, const void *args) {

@@ -3,6 +3,7 @@ by themselves they refuse operands whose shapes do not belong together, and read
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -16,12 +17,16 @@ PARTS = {row["name"]: row for row in rows() if row["kind"] == "structured" and n
 # What has sizes of its own, in one dimension at least.
 FREE = {
     "_adaptive_avg_pool2d input", "_adaptive_avg_pool2d_backward grad", "_cdist x1", "_cdist x2",
-    "_conv_int8 input", "_conv_int8 scale", "_conv_int8 weight", "_ctc_loss log_probs",
-    "_ctc_loss targets", "_ctc_loss_backward log_probs", "_ctc_loss_backward targets",
-    "_fft_c2c input", "_fft_c2r input", "_fft_r2c input", "_grid_sample_grid input",
+    "_conv_int8 input", "_conv_int8 scale", "_conv_int8 weight", "_cross_entropy input",
+    "_cross_entropy_backward input", "_ctc_loss log_probs", "_ctc_loss targets",
+    "_ctc_loss_backward log_probs", "_ctc_loss_backward targets", "_embedding_gather indices",
+    "_embedding_gather weight", "_fft_c2c input", "_fft_c2r input", "_fft_r2c input",
+    "_grid_sample input", "_grid_sample_curve input", "_grid_sample_grid input", "_inverse A",
     "_linear_backward_weight grad", "_linear_backward_weight input", "_linear_int4 input",
-    "_linear_int8 input", "_linear_int8 scale", "_pad input", "_scatter_ self", "_scatter_ src",
-    "_searchsorted input", "_searchsorted sorted_sequence",
+    "_linear_int8 input", "_linear_int8 scale", "_max_pool2d_gather indices",
+    "_max_pool2d_gather input", "_pad input", "_rms_norm input", "_scatter_ self",
+    "_scatter_ src", "_sddmm plain", "_sddmm right", "_searchsorted input",
+    "_searchsorted sorted_sequence", "_spmm dense", "_spmm index",
 }  # fmt: skip
 
 
@@ -64,6 +69,26 @@ def others(t: tn.Tensor) -> Iterator[tn.Tensor]:
     yield t.new_zeros([*shape, 2])
 
 
+MISFIT = re.compile(r"(\w+)\(\): argument '(\w+)' must (?:have shape|be) ([^,]+|\[.*\]), not (.*)")
+
+
+def names_the_one(err: Exception, name: str, args: list[Any]) -> bool:
+    """Whether the words say what the argument that they name is."""
+    found = MISFIT.match(str(err).partition("\n")[0])
+    if not found:
+        return False
+    part, at, _, have = found.groups()
+    names = [a["name"] for a in PARTS[name]["args"]]
+    named = args[names.index(at)]
+    kind = type_names(named)
+    assert part == name and have in (str(list(named.shape)), *kind), f"{err}: {named.shape} {kind}"
+    return True
+
+
+def type_names(t: tn.Tensor) -> tuple[str, str]:
+    return t.type().rpartition(".")[2].removesuffix("Tensor"), str(t.dtype).rpartition(".")[2]
+
+
 def test_operands_belong_together() -> None:
     with Calls() as calls:
         for row in rows():
@@ -71,13 +96,19 @@ def test_operands_belong_together() -> None:
                 with suppress(Exception):
                     run(row, sample)
     assert len(calls.first) > 25
-    taken = set()
+    taken, told = set(), set()
     for name, (args, named) in calls.first.items():
         part = getattr(tn._C._ops, name)
         part(*args, **named)
         for k, arg in enumerate(args):
-            for other in others(arg) if isinstance(arg, tn.Tensor) else ():
-                with suppress(RuntimeError, ValueError, IndexError):
-                    part(*args[:k], other, *args[k + 1 :], **named)
-                    taken.add(f"{name} {PARTS[name]['args'][k]['name']}")
+            of_another = [arg.to(tn.float64)] if isinstance(arg, tn.Tensor) else []
+            for other in [*others(arg), *of_another] if isinstance(arg, tn.Tensor) else ():
+                changed = [*args[:k], other, *args[k + 1 :]]
+                try:
+                    part(*changed, **named)
+                    if other.shape != arg.shape:
+                        taken.add(f"{name} {PARTS[name]['args'][k]['name']}")
+                except (RuntimeError, ValueError, IndexError) as err:
+                    told |= {name} if names_the_one(err, name, changed) else set()
     assert taken == FREE
+    assert len(told) > 20, told

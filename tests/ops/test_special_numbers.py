@@ -171,7 +171,9 @@ def test_gradients(row: dict[str, Any]) -> None:
 )
 def test_formulas_agree_with_kernels(row: dict[str, Any]) -> None:
     for case in cases(row):
-        if case.dtype == "float64" and row["name"] != "masked_fill":  # of a value without dimensions
+        if (
+            case.dtype == "float64" and row["name"] != "masked_fill"
+        ):  # of a value without dimensions
             args = tensor_args(case)
             want = outcome(our_call(row, args))
             with formulas():
