@@ -149,7 +149,9 @@ def _public(name: str, form: int) -> Callable[..., Any]:
         # A function of Python that folds arguments would misread those of the operator.
         if hasattr(place, name) and not hasattr(getattr(place, name), "_folds"):
             return getattr(place, name)
-    raise AttributeError(name)
+    from tenon._program.as_fx import op
+
+    return op(name)  # a form that has no name of its own: graphs call it so
 
 
 def _call(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +12,9 @@ from typing import Any
 import pytest
 import tenon as tn
 from tenon import fx
+from tenon._torch import _dynamo as dynamo
+from tenon.export.exported_program import GuardError
+from tenon.fx.experimental.proxy_tensor import make_fx
 
 F = tn.nn.functional
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
@@ -99,3 +104,59 @@ print([n.op for n in graph.nodes], tn.prelu(-tn.ones(1), tn.full((1,), 0.5)).ite
 def test_modules_that_are_imported_while_a_trace_runs() -> None:
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=False)
     assert done.stdout == "['placeholder', 'call_function', 'output'] -0.5\n", done.stderr
+
+
+def joined(x: tn.Tensor, y: tn.Tensor) -> tn.Tensor:
+    return tn.cat([x[1:, ::2] + 1, y.view(2, -1)[:1, :2].relu()]) * 2
+
+
+def cut(x: tn.Tensor, y: tn.Tensor) -> tn.Tensor:
+    return joined(x, y).split(1)[0].where(y[:2] > 0, x[:1, :2])
+
+
+@pytest.mark.parametrize("fn", [joined, cut])
+def test_graphs_of_the_library_are_traced_again(fn: Any) -> None:
+    x, y = tn.randn(2, 4), tn.randn(8)
+    gm = make_fx(fn)(x, y)
+    made = [fx.symbolic_trace(gm), fx.Transformer(gm).transform()]
+    if fn is joined:  # all its operators have names
+        made.append(pickle.loads(pickle.dumps(gm)))
+    for again in made:
+        assert [n.target for n in again.graph.nodes] == [n.target for n in gm.graph.nodes]
+        assert tn.equal(again(x, y), fn(x, y))
+
+
+def branches(x: tn.Tensor) -> tn.Tensor:
+    return x * 2 if x.shape[0] > 100 else x + 1
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        branches,
+        lambda x: tn.split(x, x.shape[0] // 2)[0],
+        lambda x: tn.ones(5 * x.shape[0]),
+        lambda x: x[: x.shape[0] // 2] * x.shape[0],
+        lambda x: x + tn.arange(x.shape[1]),
+    ],
+)
+@pytest.mark.parametrize("aten", [None, True, False])
+def test_graphs_of_other_sizes(fn: Any, aten: bool | None) -> None:
+    """A graph for any size gives what the function gives, or refuses the size."""
+    first, refused = tn.randn(6, 4), 0
+    gm = (
+        make_fx(fn, tracing_mode="symbolic")(first) if aten is None
+        else dynamo.export(fn, aten_graph=aten)(first).graph_module
+    )  # fmt: skip
+    other = copy.deepcopy(gm) if aten is False else pickle.loads(pickle.dumps(gm))
+    for made in (gm, copy.copy(gm), copy.deepcopy(gm), other):
+        for n in (6, 8, 200):
+            x = tn.randn(n, 4)
+            try:
+                got = made(x)
+            except GuardError as err:
+                assert n != 6 and "x" in str(err)
+                refused += 1
+            else:
+                assert tn.equal(got, fn(x))
+    assert refused in (0, 4, 8)

@@ -21,6 +21,7 @@ from tenon.utils import _pytree
 _FORMS = {  # operators whose name here is a form's there
     "max_dim": ("max", "dim"), "min_dim": ("min", "dim"), "movedim_int": ("movedim", "int"),
     "squeeze_dim": ("squeeze", "dim"), "squeeze_dims": ("squeeze", "dims"),
+    "view_size": ("view", "default"),
 }  # fmt: skip
 _FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 

@@ -271,6 +271,19 @@ def _absent(name: str) -> Callable[..., Any]:
     return call
 
 
+proxies: list[type] = []  # fx.Proxy, once there is one
+
+
+def _proxy_in(values: Any) -> Any:
+    """What stands for a value that is not there yet, in arguments or lists of them; or None."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            value = _proxy_in(value)
+        if type(value) in proxies:
+            return value
+    return None
+
+
 class OpOverload:
     """One form of an operator."""
 
@@ -311,6 +324,9 @@ class OpOverload:
         return f"{packet.namespace}::{packet.__name__}{end}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        proxy = _proxy_in(args) if proxies else None
+        if proxy is not None:
+            return proxy.__torch_function__(self, (), args, kwargs)
         return self.overloadpacket.op(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -203,6 +203,33 @@ class ExportedProgram:
         return f"ExportedProgram:\n{self.program}"
 
 
+def failed_guard(data: dict[str, Any], tensors: Sequence[Any]) -> str | None:
+    """What a size would have to be for which a program was made; None: all are."""
+    bounds = {s["name"]: s for s in data["symbols"]}
+    sizes: dict[str, int] = {}
+    for i, t in zip(data["inputs"], tensors, strict=True):
+        value = data["values"][i]
+        if t.ndim != len(value["shape"]):
+            return f"{value['name']}.dim() == {len(value['shape'])}"
+        for d, (size, now) in enumerate(zip(value["shape"], t.shape, strict=True)):
+            where, bound = f"{value['name']}.size()[{d}]", bounds.get(size)
+            if size == -1:
+                continue
+            wanted = size if bound is None else sizes.setdefault(size, now)
+            if bound and now < bound["low"]:
+                return f"{where} >= {bound['low']}"
+            if bound and now > bound["high"]:
+                return f"{where} <= {bound['high']}"
+            if now != wanted:
+                return f"{where} == {wanted}"
+    for name, size in sizes.items():
+        for i, d, rule in _program.places_of(data, name):
+            now, where = tensors[i].shape[d], f"{data['values'][data['inputs'][i]]['name']}"
+            if size * rule["num"] % rule["den"] or now != _program.follow(rule, size):
+                return f"{where}.size()[{d}] == {_program.follow(rule, size)}"
+    return None
+
+
 class GuardError(AssertionError, RuntimeError):
     """Arguments are others than those that a program was exported for."""
 
@@ -282,14 +309,14 @@ class ExportedModule(fx.GraphModule):
         """The program while the module holds its weights and graph, else the graph."""
         tensors = self._fitting(args, kwargs)
         if not self._runs or any(slots.get(name) is not t for slots, name, t in self._slots):
-            failed = self._guard(tensors) if self._checks else None
+            failed = failed_guard(self._program.data, tensors) if self._checks else None
             if failed is not None:
                 raise GuardError(f"Guard failed: {failed}")
             return self._gives.build(self._body(self, *tensors))
         try:
             return self._gives.build(self._program(*tensors))
         except RuntimeError as err:
-            failed = self._guard(tensors)
+            failed = failed_guard(self._program.data, tensors)
             if failed is None:
                 raise
             raise GuardError(f"Guard failed: {failed}\n{err}") from None
@@ -304,33 +331,6 @@ class ExportedModule(fx.GraphModule):
             if given.spec != wanted.spec or given.tensors != wanted.tensors:
                 raise InputsError(str(err)) from None
             raise GuardError(f"Guard failed: {err}") from None
-
-    def _guard(self, tensors: Sequence[Any]) -> str | None:
-        """The size that the program was not made for, if there is one."""
-        data = self._program.data
-        bounds = {s["name"]: s for s in data["symbols"]}
-        sizes: dict[str, int] = {}
-        for i, t in zip(data["inputs"], tensors, strict=True):
-            value = data["values"][i]
-            if t.ndim != len(value["shape"]):
-                return f"{value['name']}.dim() == {len(value['shape'])}"
-            for d, (size, now) in enumerate(zip(value["shape"], t.shape, strict=True)):
-                where, bound = f"{value['name']}.size()[{d}]", bounds.get(size)
-                if size == -1:
-                    continue
-                wanted = size if bound is None else sizes.setdefault(size, now)
-                if bound and now < bound["low"]:
-                    return f"{where} >= {bound['low']}"
-                if bound and now > bound["high"]:
-                    return f"{where} <= {bound['high']}"
-                if now != wanted:
-                    return f"{where} == {wanted}"
-        for name, size in sizes.items():
-            for i, d, rule in _program.places_of(data, name):
-                now, where = tensors[i].shape[d], f"{data['values'][data['inputs'][i]]['name']}"
-                if size * rule["num"] % rule["den"] or now != _program.follow(rule, size):
-                    return f"{where}.size()[{d}] == {_program.follow(rule, size)}"
-        return None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ExportedModule:
         made = _restored(self._program.to_bytes(), self._checks)

@@ -225,12 +225,12 @@ class GraphModule(Module):
         made = GraphModule(root, copy.deepcopy(self.graph), type(self).__name__)
         made.meta = dict(self.meta)
         memo[id(self)] = made
-        return made
+        return _with_hooks(made, self)
 
     def __copy__(self) -> GraphModule:
         made = GraphModule(self, self.graph, type(self).__name__)
         made.meta = dict(self.meta)
-        return made
+        return _with_hooks(made, self)
 
     def __reduce__(self) -> Any:
         state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code", "meta")}
@@ -287,4 +287,12 @@ def _restore(
     root.__dict__.update(state)
     graph = KeepModules().trace(root)
     graph.set_codegen(codegen)
-    return GraphModule(root, graph, class_name)
+    return _with_hooks(GraphModule(root, graph, class_name), root)
+
+
+def _with_hooks(made: GraphModule, source: Module) -> GraphModule:
+    """With the hooks of another module that are about its graph."""
+    for hook in source._forward_pre_hooks.values():
+        if getattr(hook, "of_the_graph", False):
+            made.register_forward_pre_hook(hook)
+    return made

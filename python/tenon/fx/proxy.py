@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tenon
+from tenon._tensor import aten
 from tenon.fx import traceback
 from tenon.fx.graph import Graph
 from tenon.fx.node import BASE_TYPES, Argument, Node, Target, map_aggregate
@@ -170,6 +171,9 @@ class Proxy:
         if _is_tensor_method(orig_method, name):
             return tracer.create_proxy("call_method", name, args, kwargs)
         return tracer.create_proxy("call_function", orig_method, args, kwargs)
+
+
+aten.proxies.append(Proxy)
 
 
 def _is_tensor_method(fn: Any, name: str) -> bool:

@@ -26,6 +26,7 @@ from tenon.compiler import (
     reset,
     set_stance,
 )
+from tenon.fx.experimental.proxy_tensor import for_its_sizes, of_any_size
 
 
 def _same(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,18 +71,21 @@ def export(
 ) -> Any:  # fmt: skip
     """`export(f)(x)`: the call as one GraphModule that is called as f is, with `aten_graph` of
     `ops.aten`'s operators. Where the graph would end, and where values decide on its course, it is
-    an error. There are no guards: the graph is for tensors of these shapes."""
+    an error. Sizes are free where they can be, and with `assume_static_by_default`, or another
+    tracing_mode, those of the arguments."""
 
     def inner(*args: Any, **kwargs: Any) -> ExportResult:
         target = f.forward if isinstance(f, tenon.nn.Module) else f
         bound = inspect.signature(target).bind(*args, **kwargs)
         called = functools.partial(f, **bound.kwargs) if bound.kwargs else f
-        recording = Recording(called, bound.args, {})
+        free = tracing_mode == "symbolic" and not assume_static_by_default
+        record = of_any_size if free else lambda fn, given: Recording(fn, given, {})
+        recording = record(called, bound.args)
         count, where = recording.program.reads
         if count:
             raise exc.Unsupported(f"_dynamo.export: a tensor's value was looked at: {where}")
         gm = traced_module(target, bound.args, lambda: recording, aten=aten_graph, suffix="")
-        return ExportResult(gm, set())
+        return ExportResult(for_its_sizes(gm, recording) if free else gm, set())
 
     if not extra_args and not extra_kwargs:
         return inner

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import tenon
-from tenon import fx
+from tenon import _C, fx
 
 __all__ = ["get_proxy_mode", "make_fx"]
 
@@ -39,18 +39,52 @@ def make_fx(
 
         if table:
             return _taken_apart(f, args, table)
-        return traced_module(f, args, _of_any_size(f, args) if tracing_mode == "symbolic" else None)
+        if tracing_mode != "symbolic":
+            return traced_module(f, args)
+        recording = of_any_size(f, args)
+        return for_its_sizes(traced_module(f, args, lambda: recording), recording)
 
     return wrapped
 
 
-def _of_any_size(f: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
+def of_any_size(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """A recording whose sizes are free where they can be."""
     from tenon._program.traced import Recording
     from tenon.export import free_hinted
     from tenon.utils import _pytree
 
     tensors = [t for t in _pytree.tree_leaves(args) if isinstance(t, tenon.Tensor)]
-    return lambda: free_hinted(lambda: Recording(f, args, {}), f, tensors)
+    return free_hinted(lambda: Recording(f, args, {}), f, tensors)
+
+
+class _ForSizes:
+    """A hook that refuses tensors of sizes which a graph has not: it would compute something
+    else. Sizes 0 and 1 may become others, as they may in broadcasting."""
+
+    of_the_graph = True  # copies have it, too
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        values = {i: dict(data["values"][i]) for i in data["inputs"]}
+        for value in values.values():
+            value["shape"] = [-1 if n in (0, 1) else n for n in value["shape"]]
+        self.data = {"symbols": data["symbols"], "inputs": data["inputs"], "values": values}
+
+    def __call__(self, module: Any, args: tuple[Any, ...]) -> None:
+        from tenon.export.exported_program import GuardError, failed_guard
+        from tenon.utils import _pytree
+
+        tensors = [t for t in _pytree.tree_leaves(args) if isinstance(t, tenon.Tensor)]
+        if len(tensors) != len(self.data["inputs"]) or _C._program_is_recording():
+            return
+        failed = failed_guard(self.data, tensors)
+        if failed is not None:
+            raise GuardError(f"Guard failed: {failed}: the graph has no other sizes")
+
+
+def for_its_sizes(gm: fx.GraphModule, recording: Any) -> fx.GraphModule:
+    """The module of a recording, which refuses sizes that it is not for."""
+    gm.register_forward_pre_hook(_ForSizes(recording.program.data))
+    return gm
 
 
 def _taken_apart(f: Any, args: tuple[Any, ...], table: dict[Any, Callable[..., Any]]) -> Any:
