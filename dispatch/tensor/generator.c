@@ -406,7 +406,7 @@ tn_status tni_rng_acquire(const tn_call *call, tn_generator *gen, uint64_t block
                           tn_rng *ret_rng) {
     TN_TRY(pick(call, gen, &gen));
     if (tni_tls.watcher) TN_TRY(tni_tls.watcher->draw(gen));
-    if (gen == &cpu_default && blocks) draws++;
+    draws += blocks > 0;
     memset(ret_rng, 0, sizeof *ret_rng);
     TN_TRY(hold(gen));
     ret_rng->kind = kind_of(gen);

@@ -64,6 +64,12 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         raise RuntimeError(
             "stack_module_state: Expected all models to have the same training/eval mode."
         )
+    for name, p in models[0].named_parameters():
+        if any(m.get_parameter(name).requires_grad != p.requires_grad for m in models):
+            raise RuntimeError(
+                "stack_module_state: Expected parameters from each model to have the same "
+                f".requires_grad, and those of {name} differ"
+            )
     params, buffers = (
         {name: tenon.stack([dict(getattr(m, kind)())[name] for m in models]).detach()
          for name, _ in getattr(models[0], kind)()}

@@ -495,6 +495,38 @@ def test_sizes_that_stay_and_other_tensors_over_the_memory_are_no_change() -> No
     assert (x._version, other._version) == (before + 1, before + 2)
 
 
+class Power(Function):
+    @staticmethod
+    def forward(x: tn.Tensor, n: int = 3) -> tn.Tensor:
+        return x**n
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: tn.Tensor) -> None:
+        x, ctx.n = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: tn.Tensor) -> tuple[tn.Tensor, None]:
+        return g * ctx.n * ctx.saved_tensors[0] ** (ctx.n - 1), None
+
+
+def test_setup_context_gets_arguments_that_were_left_out() -> None:
+    x = tn.tensor(2.0, requires_grad=True)
+    for y, slope in ((Power.apply(x), 12), (Power.apply(x, 2), 4), (Power.apply(x, n=4), 32)):
+        y.backward()
+        assert x.grad == slope
+        x.grad = None
+
+
+def test_gradients_that_are_made_up_may_be_differentiated_again() -> None:
+    x, a = tn.tensor(0.5, requires_grad=True), tn.tensor(1.0, requires_grad=True)
+    found = tn.autograd.grad(x * a, x, create_graph=True)
+    for last in (False, True):
+        kept = not last
+        found = tn.autograd.grad(found, x, create_graph=kept, materialize_grads=True)
+        assert found[0] == 0 and found[0].requires_grad == kept
+
+
 def test_data_that_is_exchanged_keeps_the_version() -> None:
     w, x = tn.ones(2, requires_grad=True), tn.ones(2)
     x.mul_(2)

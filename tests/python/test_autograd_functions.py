@@ -109,11 +109,15 @@ def test_what_does_not_depend_on_its_input() -> None:
     ("call", "kind", "message"),
     [
         (lambda x: functional.vjp(lambda x: x, x), RuntimeError, "v can only be None"),
-        (lambda x: functional.vjp(lambda x: x, x, x[:1]), RuntimeError, "other sizes"),
-        (lambda x: functional.vjp(lambda x: x, x, (x, x)), RuntimeError, "different number"),
-        (lambda x: functional.vjp(lambda x: 1.0, x), TypeError, "outputs must be a Tensor"),
-        (lambda x: functional.vjp(lambda x: x, x, [1.0]), TypeError, "vector must be a Tensor"),
-        (lambda x: functional.vjp(lambda x: x, [x]), TypeError, "inputs must be a Tensor"),
+        (lambda x: functional.vjp(lambda x: x, x, x[:1]), RuntimeError, "v has invalid size"),
+        (
+            lambda x: functional.vjp(lambda x: x, x, (x, x)),
+            RuntimeError,
+            "should contain a single Tensor",
+        ),
+        (lambda x: functional.vjp(lambda x: 1.0, x), TypeError, "given to vjp must be either"),
+        (lambda x: functional.vjp(lambda x: x, x, [1.0]), TypeError, "v given to vjp must"),
+        (lambda x: functional.vjp(lambda x: x, [x]), TypeError, "inputs given to vjp must"),
         (lambda x: functional.hessian(lambda x: (x,), x), RuntimeError, "return a single Tensor"),
         (lambda x: functional.hvp(lambda x: x, x, x), RuntimeError, "contain a single"),
         (

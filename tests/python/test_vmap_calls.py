@@ -3,6 +3,7 @@ place, dimensions from the end, elements without any, mapped operands in any pla
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import tenon as tn
 from tenon.nn import functional as F
+from tenon.utils import _pytree
 
 G = tn.Generator().manual_seed(4)
 CUBE = tn.randn(3, 2, 4, 5, dtype=tn.float64, generator=G)
@@ -253,3 +255,88 @@ def test_what_takes_memory_takes_no_mapped_tensor(take):
     with pytest.raises(RuntimeError, match="vmap"):
         tn.vmap(lambda v: take(v, x))(tn.eye(3))
     assert x.equal(tn.zeros(3))
+
+
+# ---- Random numbers, structures, results ---------------------------------------------------------
+
+
+def test_same_random_numbers_of_a_generator_of_ones_own() -> None:
+    gen = tn.Generator().manual_seed(0)
+    x = tn.zeros(4, 50)
+    for f in (lambda t: t.clone().bernoulli_(0.5, generator=gen),
+              lambda t: t + tn.rand(50, generator=gen),
+              lambda t: t.clone().normal_(generator=gen)):  # fmt: skip
+        rows = tn.vmap(f, randomness="same")(x)
+        assert all(tn.equal(r, rows[0]) for r in rows) and rows.any()
+        rows = tn.vmap(f, randomness="different")(x)
+        assert not tn.equal(rows[0], rows[1])
+
+
+def test_draws_from_a_generator_of_ones_own_are_refused_like_others() -> None:
+    gen = tn.Generator()
+    for f in (lambda t: t + tn.rand(2, generator=gen), lambda t: t.clone().normal_(generator=gen),
+              lambda t: tn.randperm(2, generator=gen) + t):  # fmt: skip
+        with pytest.raises(RuntimeError, match="randomness error mode"):
+            tn.vmap(f)(tn.zeros(3, 2))
+    with pytest.raises(RuntimeError, match="different inplace randomness on an unbatched tensor"):
+        tn.vmap(lambda t: tn.zeros(2).normal_() + t, randomness="different")(tn.zeros(3, 2))
+
+
+class Pair:
+    def __init__(self, one: Any, other: Any) -> None:
+        self.one, self.other = one, other
+
+
+def test_structures_come_back_as_they_were() -> None:
+    x = tn.arange(6.0).reshape(2, 3)
+    both = tn.vmap(lambda t: OrderedDict(b=t.sin(), a=t.cos()))(x)
+    assert type(both) is OrderedDict and list(both) == ["b", "a"] and tn.equal(both["b"], x.sin())
+    kept = tn.vmap(lambda t: defaultdict(int, a=t * 2))(x)
+    assert kept.default_factory is int and tn.equal(kept["a"], x * 2)
+    assert type(tn.func.grad(lambda d: d["a"].sum())(OrderedDict(a=x))) is OrderedDict
+    _pytree.register_pytree_node(
+        Pair, lambda p: ([p.one, p.other], None), lambda parts, _: Pair(*parts)
+    )
+    out = tn.vmap(lambda p: Pair(p.one + p.other, p.one * 2))(Pair(x, x * 3))
+    assert tn.equal(out.one, x * 4) and tn.equal(out.other, x * 2)
+
+
+def test_a_conversion_to_another_tensors_dtype_keeps_the_sizes() -> None:
+    x, other = tn.rand(3), tn.zeros(1, 2, dtype=tn.float64)
+    for f in (lambda t: t.to(other), lambda t: t.type_as(other), lambda t: t.to(tn.float64)):
+        assert tn.equal(tn.vmap(f)(x), x.double())
+    several = tn.zeros(3, 2, dtype=tn.float64)
+    assert tn.equal(tn.vmap(lambda t, o: t.to(o))(x, several), x.double())
+
+
+def test_written_in_place_the_result_is_the_argument() -> None:
+    x = tn.rand(2, 3)
+    want = x.acos()
+    assert tn.vmap(lambda t: t.acos_())(x) is x and tn.equal(x, want)
+
+
+def test_cat_leaves_out_what_has_no_elements_and_one_dimension() -> None:
+    x = tn.rand(3, 2, 4)
+    for nothing, dim in ((tn.zeros(0), None), (tn.zeros(3, 0), 0)):
+        got = tn.vmap(lambda a, b: tn.cat([a, b, a], 1), in_dims=(0, dim))(x, nothing)
+        assert tn.equal(got, tn.cat([x, x], 2))
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: tn.vmap(tn.sin)(), "got no inputs"),
+        (
+            lambda: tn.vmap(tn.sin, in_dims=[0])(tn.ones(2)),
+            "expected `in_dims` to be int or a \\(p",
+        ),
+        (lambda: tn.vmap(tn.add, in_dims=(0,))(tn.ones(2), tn.ones(2)), "structure of `inputs`"),
+        (lambda: tn.vmap(tn.sin, out_dims="x")(tn.ones(2)), "an int, None or a python collection"),
+        (lambda: tn.vmap(tn.sin, out_dims=(0, 0))(tn.ones(2)), "structure of `outputs`"),
+        (lambda: tn.vmap(tn.sin, out_dims=None)(tn.ones(2)), "can not return a BatchedTensor when"),
+        (lambda: tn.vmap(tn.sin, in_dims=(None,))(tn.ones(2)), "at least one Tensor"),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_said_in_pytorchs_words(call: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        call()

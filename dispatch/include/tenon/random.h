@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* How often the calling thread has drawn from the CPU's default generator. */
+/* How often the calling thread has drawn from a generator. */
 TN_API uint64_t tn_generator_draws(void);
 
 #ifdef __cplusplus

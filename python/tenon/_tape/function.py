@@ -104,7 +104,7 @@ class Function(_Unwritten, metaclass=FunctionMeta):
             if foreign.is_open():
                 return foreign.whole(cls.apply, args, kwargs)
             foreign.state.gradients += 1
-        if kwargs:
+        if kwargs or (cls.setup_context is not None and _has_defaults(cls.forward)):
             own = () if cls.setup_context is not None else (None,)
             bound = inspect.signature(cls.forward).bind(*own, *args, **kwargs)
             bound.apply_defaults()
@@ -120,6 +120,13 @@ class Function(_Unwritten, metaclass=FunctionMeta):
             if forward_ad.any_dual(args):
                 return forward_ad.apply_function(cls, args)
         return _C._apply(cls, args)
+
+
+@functools.cache
+def _has_defaults(forward: Callable[..., Any]) -> bool:
+    """Whether arguments may be left out, which setup_context gets all the same."""
+    parameters = inspect.signature(forward).parameters.values()
+    return any(p.default is not p.empty for p in parameters)
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -85,10 +85,18 @@ def _split(out: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
 
 def _tensors(value: Any, name: str) -> list[Any]:
     """The tensors of a function's result, which holds nothing else."""
-    for t in flat(value):
+    outs = list(flat(value))
+    if not outs or outs == [None]:
+        raise RuntimeError(
+            f"{name}: Expected f to be a function that has non-empty output (got output = {value})"
+        )
+    for t in outs:
         if not isinstance(t, tenon.Tensor):
-            raise RuntimeError(f"{name}: Expected f to return only tensors, got {type(t)}")
-    return list(flat(value))
+            raise RuntimeError(
+                f"{name}: expected f(*primals) to return only tensors, got unsupported type "
+                f"{type(t)}"
+            )
+    return outs
 
 
 def _chosen(args: tuple[Any, ...], argnums: Any) -> Any:
@@ -97,6 +105,8 @@ def _chosen(args: tuple[Any, ...], argnums: Any) -> Any:
     if argnums == ():
         raise RuntimeError("argnums must be non-empty")
     for n in (argnums,) if isinstance(argnums, int) else argnums:
+        if not isinstance(n, int):
+            raise RuntimeError(f"argnum must be int, got: {type(n)}")
         if not -len(args) <= n < len(args):
             raise RuntimeError(
                 f"Got argnum={n}, but only {len(args)} positional inputs were passed"
@@ -206,15 +216,28 @@ def jvp(
     has_aux: bool = False,
 ) -> Any:  # fmt: skip
     """func's value and its directional derivative, by two backward passes; it nests."""
-    if not isinstance(primals, tuple) or not isinstance(tangents, tuple) or not primals:
-        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to be tuples")
+    for given, what in ((primals, "primals"), (tangents, "tangents")):
+        if not isinstance(given, tuple):
+            raise RuntimeError(
+                f"jvp(f, primals, tangents): Expected {what} to be a tuple, got {type(given)}"
+            )
+    if not primals:
+        raise RuntimeError(
+            "jvp(f, primals, tangents): Expected primals to contain at least one Tensor"
+        )
     pairs = list(zip(flat(primals), flat(tangents), strict=False))
     alike = len(list(flat(primals))) == len(list(flat(tangents)))
-    if not alike or any(not isinstance(v, tenon.Tensor) for pair in pairs for v in pair):
+    if not alike:
         raise RuntimeError(
-            "jvp(f, primals, tangents): Expected primals and tangents to have the same structure, "
-            "of tensors only"
+            "jvp(f, primals, tangents): Expected primals and tangents to have the same python "
+            "structure"
         )
+    for v in (v for pair in pairs for v in pair):
+        if not isinstance(v, tenon.Tensor):
+            raise RuntimeError(
+                "jvp(f, primals, tangents): Expected primals and tangents to only contain Tensors, "
+                f"got {type(v)}"
+            )
     if any(p.shape != t.shape for p, t in pairs):
         raise RuntimeError(
             "jvp(f, primals, tangents): Expected primals and tangents to have the same shapes"

@@ -14,6 +14,7 @@ import functools
 import sys
 import textwrap
 import threading
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -55,15 +56,30 @@ def levels() -> tuple[Level, ...]:
     return getattr(_running, "levels", ())
 
 
+def _node_of(value: Any) -> Any:
+    """How a program's own kind of structure is taken apart, if it told utils._pytree."""
+    pytree = sys.modules.get("tenon.utils._pytree")
+    return None if pytree is None else pytree.SUPPORTED_NODES.get(type(value))
+
+
 def flat(value: Any) -> Iterator[Any]:
-    """The leaves of nested lists, tuples and dicts."""
+    """The leaves of nested lists, tuples, dicts and structures of a program's own."""
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list | tuple) or isinstance(value, tenon.Size):
-        yield value
-        return
+        node = None if isinstance(value, tenon.Tensor) else _node_of(value)
+        if node is None:
+            yield value
+            return
+        value = node.flatten_fn(value)[0]
     for v in value:
         yield from flat(v)
+
+
+def _dict_like(value: dict[Any, Any], items: dict[Any, Any]) -> Any:
+    if isinstance(value, defaultdict):
+        return defaultdict(value.default_factory, items)
+    return OrderedDict(items) if isinstance(value, OrderedDict) else items
 
 
 def lift(value: Any, some: list[Level]) -> Any:
@@ -85,11 +101,15 @@ def lower(value: Any, some: list[Level]) -> Any:
 def mapped(fn: Callable[[Any], Any], value: Any) -> Any:
     """The same structure with fn of its leaves."""
     if isinstance(value, dict):
-        return {k: mapped(fn, v) for k, v in value.items()}
+        return _dict_like(value, {k: mapped(fn, v) for k, v in value.items()})
     if isinstance(value, list | tuple) and not isinstance(value, tenon.Size):
         items = [mapped(fn, v) for v in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return fn(value)
+    node = None if isinstance(value, tenon.Tensor) else _node_of(value)
+    if node is None:
+        return fn(value)
+    parts, context = node.flatten_fn(value)
+    return node.unflatten_fn([mapped(fn, v) for v in parts], context)
 
 
 class Batched(tenon.Tensor):
@@ -292,10 +312,10 @@ def one_by_one(call: Any) -> Any:
     outs = []
     if not call.size:
         raise RuntimeError(f"vmap: '{call.name}' has no rule for no elements at all")
-    state = tenon.get_rng_state() if call.randomness == "same" else None
+    states = _rng_states(call) if call.randomness == "same" else []
     for i in range(call.size):
-        if state is not None:
-            tenon.set_rng_state(state)
+        for put, state in states:
+            put(state)
         args, kwargs = mapped(lambda v, i=i: call.element(v, i), (call.args, call.kwargs))
         outs.append(call.func(*args, **kwargs))
         views = vmap_rules.views_of_all(call, outs[0]) if i == 0 else None
@@ -304,6 +324,13 @@ def one_by_one(call: Any) -> Any:
     if call.is_inplace:
         return call.args[0]
     return stacked(call, outs)
+
+
+def _rng_states(call: Any) -> list[tuple[Callable[[Any], Any], Any]]:
+    """The states that a call's random numbers depend on, and what sets them again."""
+    given = [g for g in flat((call.args, call.kwargs)) if isinstance(g, tenon.Generator)]
+    return [(tenon.set_rng_state, tenon.get_rng_state()),
+            *((g.set_state, g.get_state()) for g in given)]  # fmt: skip
 
 
 def stacked(call: Any, outs: list[Any]) -> Any:
@@ -323,14 +350,20 @@ def _dims_of(args: Any, in_dims: Any, name: str = "in_dims") -> Any:
     """in_dims in the structure of args."""
     if in_dims is None or isinstance(in_dims, int):
         return mapped(lambda v: in_dims, args)
+    if name == "out_dims" and not isinstance(in_dims, (list, tuple, dict)):
+        raise ValueError(
+            "vmap(out_dims, ...): `out_dims` must be an int, None or a python collection of ints "
+            f"that say where the mapped dimension goes in the outputs, got {in_dims!r}"
+        )
     if isinstance(args, dict) and isinstance(in_dims, dict) and args.keys() == in_dims.keys():
         return {k: _dims_of(args[k], in_dims[k]) for k in args}
     same = isinstance(args, list | tuple) and isinstance(in_dims, type(args))
     if same and len(args) == len(in_dims):
         return type(args)(_dims_of(a, d) for a, d in zip(args, in_dims, strict=True))
+    whose = "inputs" if name == "in_dims" else "outputs"
     raise ValueError(
-        f"vmap({name}, ...): {name} is not compatible with the structure of inputs: got "
-        f"{name} {in_dims!r} for inputs of the form {mapped(type, args)!r}"
+        f"vmap({name}, ...): {name} is not compatible with the structure of `{whose}`: got "
+        f"{name} {in_dims!r} for {whose} of the form {mapped(type, args)!r}"
     )
 
 
@@ -357,7 +390,10 @@ def _check(args: Any, dims: Any) -> int:
             )
         sizes.append(value.shape[dim])
     if not sizes:
-        raise ValueError("vmap: at least one input must be a Tensor with a mapped dimension")
+        raise ValueError(
+            "vmap: Expected at least one Tensor to vmap over: at least one input must be a Tensor "
+            "with a mapped dimension"
+        )
     if len(set(sizes)) > 1:
         raise ValueError(
             "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
@@ -375,7 +411,10 @@ def _take_out(value: Any, level: Level, dim: Any) -> Any:
         )
     if dim is None:
         if is_batched(value, level.number):
-            raise ValueError("vmap: out_dims is None for a result that depends on mapped inputs")
+            raise ValueError(
+                "vmap: `func` can not return a BatchedTensor when out_dim is None: this result "
+                "depends on mapped inputs"
+            )
         return value
     if is_batched(value, level.number):
         batch = value._batch
@@ -395,7 +434,8 @@ def map_once(
 ) -> Any:  # fmt: skip
     level = _new_level(size, randomness)
     values = iter([
-        v if d is None else batched(v.movedim(d, 0), level.number) for v, d in _pairs(args, dims)
+        v if d is None else batched(v.movedim(d, 0) if d else v, level.number)
+        for v, d in _pairs(args, dims)
     ])  # fmt: skip
     with _entered(level):
         out = func(*mapped(lambda v: next(values), args), **kwargs)
@@ -458,8 +498,9 @@ class _Draws(BaseTorchFunctionMode):
             return func(*args, **keywords)
         if name.endswith("_"):
             raise RuntimeError(
-                f"vmap: {name}: a tensor that is not mapped cannot take different random numbers "
-                "for each element. Make it from a mapped tensor, or use randomness='same'"
+                f"vmap: {name}: Cannot ask for different inplace randomness on an unbatched tensor:"
+                " it cannot take different random numbers for each element. Make it from a mapped "
+                "tensor, or use randomness='same'"
             )
         draws = [func(*args, **keywords) for _ in range(self.level.size)]
         return batched(tenon.stack(draws), self.level.number)
@@ -502,6 +543,13 @@ def vmap(
             if chunk_size is not None:
                 raise NotImplementedError("vmap: chunk_size does not go with replaced parts of it")
             return _in_parts(parts, func, args, kwargs, in_dims, out_dims, randomness)
+        if not args:
+            raise ValueError("vmap: got no inputs: the function is called without arguments")
+        if in_dims is not None and not isinstance(in_dims, (int, tuple)):
+            raise ValueError(
+                "vmap(in_dims, ...): expected `in_dims` to be int or a (potentially nested) tuple "
+                f"matching the structure of inputs, got: {type(in_dims)}"
+            )
         dims = _dims_of(args, in_dims)
         size = _check(args, dims)
         if chunk_size is None or size <= chunk_size:

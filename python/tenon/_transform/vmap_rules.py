@@ -457,9 +457,19 @@ def join(call: Call, entry: Entry | None = None) -> Any:
     tensors = call.args[0]
     dim = _given(call, 1, "dim")
     dim = 0 if dim is ... else dim
+    if call.name in ("cat", "concat", "concatenate") and len({t.dim() for t in tensors}) > 1:
+        tensors = [t for t in tensors if tuple(t.shape) != (0,)] or tensors  # as cat itself does
     if not _is_dim(dim) or any(t.dim() == 0 for t in tensors) and call.name == "cat":
         return NotImplemented
     return call.wrap(call.func([call.spread(t) for t in tensors], dim=_shifted(dim)))
+
+
+def convert(call: Call) -> Any:
+    """Of another tensor only dtype and device are looked at, not the sizes."""
+    if not call.maps(call.args[0]):
+        return NotImplemented
+    args = [call.all(a) for a in call.args]
+    return call.wrap(call.func(*args, **{k: call.all(v) for k, v in call.kwargs.items()}))
 
 
 def item(call: Call) -> Any:
@@ -653,8 +663,9 @@ def _of_signs(name: str) -> Callable[[Call], Any] | None:
         return product
     sign = name.strip("_").removeprefix("r") if name.startswith("__r") else name.strip("_")
     dunder = name.startswith("__") and (sign in SIGNS or name.strip("_") in SIGNS)
-    known = dunder or name in INPLACE_SIGNS | UNARY_SIGNS | CONVERSIONS
-    return pointwise if known else None
+    if name in CONVERSIONS:
+        return convert
+    return pointwise if dunder or name in INPLACE_SIGNS | UNARY_SIGNS else None
 
 
 def _by_family(call: Call, entry: Entry) -> Any:

@@ -200,7 +200,8 @@ def grad(
         if (several := _of_several_processes()) is not None:
             results = map(several.gradient_of, wanted, results)
     if materialize_grads:
-        results = tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(results, wanted))
+        results = tuple(x.new_zeros(x.shape).requires_grad_(create_graph) if g is None else g
+                        for g, x in zip(results, wanted))  # fmt: skip
     return tuple(results)
 
 

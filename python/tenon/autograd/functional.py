@@ -13,15 +13,9 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 _Fn = Callable[..., Any]
 
 
-def _fresh(inputs: Any, create_graph: bool) -> tuple[bool, tuple[Tensor, ...]]:
+def _fresh(inputs: Any, create_graph: bool, name: str) -> tuple[bool, tuple[Tensor, ...]]:
     """Whether inputs is a tuple, and copies that record gradients."""
-    several = isinstance(inputs, tuple)
-    tensors = inputs if several else (inputs,)
-    for i, x in enumerate(tensors):
-        if not isinstance(x, Tensor):
-            raise TypeError(
-                f"The inputs must be a Tensor or a tuple of Tensors; number {i} is {type(x)}"
-            )
+    several, tensors = _tuple(inputs, f"inputs given to {name}")
     return several, tuple(
         x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_()
         for x in tensors
@@ -31,9 +25,12 @@ def _fresh(inputs: Any, create_graph: bool) -> tuple[bool, tuple[Tensor, ...]]:
 def _tuple(values: Any, name: str) -> tuple[bool, tuple[Tensor, ...]]:
     several = isinstance(values, tuple)
     tensors = values if several else (values,)
-    for x in tensors:
+    for i, x in enumerate(tensors):
         if not isinstance(x, Tensor):
-            raise TypeError(f"The {name} must be a Tensor or a tuple of Tensors, not {type(x)}")
+            what = f"the value at index {i} has type" if several else "the given value has type"
+            raise TypeError(
+                f"The {name} must be either a Tensor or a tuple of Tensors but {what} {type(x)}."
+            )
     return several, tensors
 
 
@@ -72,9 +69,9 @@ def _construct_standard_basis_for(
     return tuple(parts)
 
 
-def _outputs(values: Any, strict: bool) -> tuple[bool, tuple[Tensor, ...]]:
+def _outputs(values: Any, strict: bool, name: str) -> tuple[bool, tuple[Tensor, ...]]:
     """Whether func returned a tuple, and its tensors; in strict mode they must be recorded."""
-    several, ys = _tuple(values, "outputs")
+    several, ys = _tuple(values, f"outputs of the user-provided function given to {name}")
     for i, y in enumerate(ys):
         if strict and not y.requires_grad:
             raise RuntimeError(
@@ -91,27 +88,51 @@ def _plain(values: tuple[Tensor, ...], several: bool, create_graph: bool) -> Any
     return values if several else values[0]
 
 
+_OUTPUT = "The output of the user-provided function"
+_FIRST = "The jacobian of the user-provided function"
+
+
 def _filled(
-    grads: tuple[Tensor | None, ...], likes: tuple[Tensor, ...], strict: bool
-) -> tuple[Tensor, ...]:
+    grads: tuple[Tensor | None, ...], likes: tuple[Tensor, ...], strict: bool,
+    what: str = _OUTPUT,
+) -> tuple[Tensor, ...]:  # fmt: skip
     """Zeros in the place of gradients that are not there."""
-    if strict and any(g is None for g in grads):
-        raise RuntimeError(
-            "One of the inputs is independent of the outputs. This is not allowed in strict mode."
-        )
+    for i, g in enumerate(grads):
+        if strict and g is None:
+            raise RuntimeError(
+                f"{what} is independent of input {i}. This is not allowed in strict mode."
+            )
     return tuple(tenon.zeros_like(x) if g is None else g for g, x in zip(grads, likes))
 
 
-def _checked_v(v: Any, likes: tuple[Tensor, ...], what: str) -> tuple[Tensor, ...]:
+def _check_rows(rows: tuple[Tensor, ...], strict: bool) -> None:
+    """First derivatives, of which second ones are wanted."""
+    for i, g in enumerate(rows):
+        if strict and not g.requires_grad:
+            raise RuntimeError(
+                f"{_FIRST} with respect to input {i} is independent of the inputs. This is not "
+                "allowed in strict mode."
+            )
+
+
+def _checked_v(v: Any, likes: tuple[Tensor, ...], what: str, name: str) -> tuple[Tensor, ...]:
     if v is None:
         if len(likes) != 1 or likes[0].numel() != 1:
             raise RuntimeError(
                 f"The vector v can only be None if {what} a single Tensor with a single element."
             )
         return (tenon.ones_like(likes[0]),)
-    _, vs = _tuple(v, "vector")
-    if len(vs) != len(likes) or any(a.shape != b.shape for a, b in zip(vs, likes)):
-        raise RuntimeError("v has a different number of tensors or other sizes than expected")
+    _, vs = _tuple(v, f"v given to {name}")
+    if len(vs) != len(likes):
+        if len(likes) == 1:
+            raise RuntimeError("The given v should contain a single Tensor.")
+        raise RuntimeError(
+            f"v is a tuple of invalid length: should be {len(likes)} but got {len(vs)}."
+        )
+    for i, (a, b) in enumerate(zip(vs, likes)):
+        if a.shape != b.shape:
+            which = f"Entry {i} in " if len(likes) > 1 else ""
+            raise RuntimeError(f"{which}v has invalid size: should be {b.shape} but got {a.shape}.")
     return vs
 
 
@@ -134,9 +155,9 @@ def vjp(
 ) -> tuple[Any, Any]:
     """func(inputs), and v times its Jacobian."""
     with tenon.enable_grad():
-        several, xs = _fresh(inputs, create_graph)
-        many, ys = _outputs(func(*xs), strict)
-        vs = _checked_v(v, ys, "the user-provided function returns")
+        several, xs = _fresh(inputs, create_graph, "vjp")
+        many, ys = _outputs(func(*xs), strict, "vjp")
+        vs = _checked_v(v, ys, "the user-provided function returns", "vjp")
     with tenon.set_grad_enabled(create_graph or tenon.is_grad_enabled()):
         answer = _filled(_grad(ys, xs, vs, create_graph), xs, strict)
     return _plain(ys, many, create_graph), _plain(answer, several, create_graph)
@@ -147,9 +168,9 @@ def jvp(
 ) -> tuple[Any, Any]:
     """func(inputs), and its Jacobian times v: backward of a backward that is linear in its seed."""
     with tenon.enable_grad():
-        _, xs = _fresh(inputs, create_graph)
-        vs = _checked_v(v, xs, "the input to the user-provided function is")
-        many, ys = _outputs(func(*xs), strict)
+        _, xs = _fresh(inputs, create_graph, "jvp")
+        vs = _checked_v(v, xs, "the input to the user-provided function is", "jvp")
+        many, ys = _outputs(func(*xs), strict, "jvp")
         seeds = tuple(tenon.ones_like(y).requires_grad_() for y in ys)  # formulas look at signs
         rows = _filled(_grad(ys, xs, seeds, True), xs, strict)
     with tenon.set_grad_enabled(create_graph or tenon.is_grad_enabled()):
@@ -162,14 +183,15 @@ def _scalar(func: _Fn, name: str, strict: bool) -> _Fn:
 
     def checked(*xs: Tensor) -> Tensor:
         out = func(*xs)
-        if not isinstance(out, Tensor):
+        if isinstance(out, tuple):
             raise RuntimeError(f"The function given to {name} should return a single Tensor")
+        _tuple(out, f"outputs of the user-provided function given to {name}")
         if out.numel() != 1:
             raise RuntimeError(
                 f"The Tensor returned by the function given to {name} should contain a single "
                 "element"
             )
-        _outputs(out, strict)
+        _outputs(out, strict, name)
         return out.reshape(()) if out.ndim else out
 
     return checked
@@ -184,6 +206,13 @@ def jacobian(
     strategy: str = "reverse-mode",
 ) -> Any:
     """The Jacobian: for each output and input a tensor of shape output.shape + input.shape."""
+    return _jacobian(func, inputs, create_graph, strict, vectorize, strategy, "jacobian")
+
+
+def _jacobian(
+    func: _Fn, inputs: Any, create_graph: bool, strict: bool, vectorize: bool, strategy: str,
+    name: str,
+) -> Any:  # fmt: skip
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError(
             f'Expected strategy to be "forward-mode" or "reverse-mode": {strategy}'
@@ -194,15 +223,16 @@ def jacobian(
             "supported together. Please either set `strict=False` or `vectorize=False`."
         )
     with tenon.enable_grad():
-        several, xs = _fresh(inputs, create_graph)
-        many, ys = _outputs(func(*xs), strict)
+        several, xs = _fresh(inputs, create_graph, name)
+        many, ys = _outputs(func(*xs), strict, name)
         blocks = []
-        for y in ys:
+        for i, y in enumerate(ys):
+            what = f"Output {i} of the user-provided function"
             rows: list[list[Tensor]] = [[] for _ in xs]
             flat = y.reshape(-1)
             for j in range(flat.numel()):
                 grads = _grad((flat[j],), xs, (tenon.ones_like(flat[j]),), create_graph)
-                for k, g in enumerate(_filled(grads, xs, strict)):
+                for k, g in enumerate(_filled(grads, xs, strict, what)):
                     rows[k].append(g)
             blocks.append(
                 tuple(
@@ -232,9 +262,11 @@ def hessian(
         recorded = tuple(x if x.requires_grad else x.requires_grad_() for x in xs)
         y = scalar(*recorded)
         grads = _grad((y,), recorded, (tenon.ones_like(y),), True)
-        return _filled(grads, recorded, strict)
+        rows = _filled(grads, recorded, strict)
+        _check_rows(rows, strict)
+        return rows
 
-    result = jacobian(gradient, inputs, create_graph, strict, vectorize)
+    result = _jacobian(gradient, inputs, create_graph, strict, vectorize, "reverse-mode", "hessian")
     return result if several else result[0]
 
 
@@ -242,13 +274,20 @@ def vhp(
     func: _Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """func(inputs), and v times its Hessian."""
+    return _hessian_product(func, inputs, v, create_graph, strict, "vhp")
+
+
+def _hessian_product(
+    func: _Fn, inputs: Any, v: Any, create_graph: bool, strict: bool, name: str
+) -> tuple[Any, Any]:
     with tenon.enable_grad():
-        several, xs = _fresh(inputs, create_graph)
-        vs = _checked_v(v, xs, "the input to the user-provided function is")
-        y = _scalar(func, "vhp", strict)(*xs)
+        several, xs = _fresh(inputs, create_graph, name)
+        vs = _checked_v(v, xs, "the input to the user-provided function is", name)
+        y = _scalar(func, name, strict)(*xs)
         grads = _filled(_grad((y,), xs, (tenon.ones_like(y),), True), xs, strict)
+        _check_rows(grads, strict)
     with tenon.set_grad_enabled(create_graph or tenon.is_grad_enabled()):
-        answer = _filled(_grad(grads, xs, vs, create_graph), xs, strict)
+        answer = _filled(_grad(grads, xs, vs, create_graph), xs, strict, _FIRST)
     return _plain((y,), False, create_graph), _plain(answer, several, create_graph)
 
 
@@ -256,4 +295,4 @@ def hvp(
     func: _Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """func(inputs), and its Hessian times v; the Hessian is symmetric, so this is vhp."""
-    return vhp(func, inputs, v, create_graph, strict)
+    return _hessian_product(func, inputs, v, create_graph, strict, "hvp")
