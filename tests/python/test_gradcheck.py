@@ -231,3 +231,18 @@ def test_forward_mode_gives_a_tangent_to_every_input():
     x, y = (tenon.rand(2, dtype=tenon.float64, requires_grad=True) for _ in range(2))
     with pytest.raises(GradcheckError, match="computed with forward mode mismatch for output 0 wi"):
         gradcheck(bad, (x, y), check_forward_ad=True)
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+def test_sparse_inputs_by_their_values(layout):
+    dense = leaf(3, 4).detach() * (leaf(3, 4, seed=1).detach() > 0)
+    x = getattr(dense, f"to_sparse_{layout}")().requires_grad_()
+    mat = leaf(4, 2, seed=2)
+    assert gradcheck(lambda x, m: (x @ m).exp(), (x, mat), masked=True)
+    assert gradcheck(lambda x: x.sin(), (x,), masked=True)  # a sparse result
+    assert gradgradcheck(lambda x, m: (x @ m).exp(), (x, mat), masked=True)
+    with pytest.raises(GradcheckError):
+        gradcheck(lambda x: x.to_dense().detach() * 1 + x.to_dense(), (x,), masked=True)
+    for check in (gradcheck, gradgradcheck):
+        with pytest.raises(NotImplementedError, match="masked=True"):
+            check(lambda x: x.sin(), (x,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tenon as tn
+from tenon._torch.functions import all_of_them
 
 LAYOUTS = ["csr", "csc", "bsr", "bsc"]
 
@@ -106,3 +107,24 @@ def test_gradients_reach_the_values_of_compressed_tensors(layout: str):
         (made.to_dense() * tn.arange(24.0).view(4, 6)).sum().backward()
         weights = compressed(tn.arange(24.0).view(4, 6), layout)
         assert tn.equal(values.grad, 3 * (weights + x * 0).values())
+
+
+def test_arguments_are_checked_by_name():
+    checks, t = all_of_them(), tn.tensor
+    good = (t([0, 1, 2]), t([0, 1]), tn.ones(2), (2, 2))
+    bad = (t([0, 1, 3]), *good[1:])
+    for layout in LAYOUTS[:2]:
+        check = checks[f"_validate_sparse_{layout}_tensor_args"]
+        check(*good)
+        with pytest.raises(RuntimeError, match="is not satisfied"):
+            check(*bad)
+    whole = checks["_validate_sparse_compressed_tensor_args"]
+    whole(*good, tn.sparse_csc)
+    with pytest.raises(RuntimeError, match="is not satisfied"):
+        whole(*bad, layout=tn.sparse_csr)
+    check = checks["_validate_sparse_coo_tensor_args"]
+    check(t([[1, 0]]), tn.ones(2), (2,))
+    with pytest.raises(RuntimeError, match="is_coalesced"):
+        check(t([[1, 0]]), tn.ones(2), (2,), True)
+    with pytest.raises(RuntimeError, match="found index 5"):
+        check(t([[1, 5]]), tn.ones(2), size=(2,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import tenon
@@ -40,6 +40,37 @@ def _convert_indices_from_csr_to_coo(
     rows = tenon.repeat_interleave(numbers, crow_indices.diff())
     both = [col_indices, rows] if transpose else [rows, col_indices]
     return tenon.stack([part.to(tenon.int32 if out_int32 else tenon.int64) for part in both])
+
+
+def _validate_sparse_coo_tensor_args(
+    indices: Tensor, values: Tensor, size: Sequence[int], is_coalesced: bool | None = None
+) -> None:
+    """Raises where these make no tensor of layout sparse_coo."""
+    tenon.sparse_coo_tensor(indices, values, size, is_coalesced=is_coalesced, check_invariants=True)
+
+
+def _validate_sparse_compressed_tensor_args(
+    compressed_indices: Tensor,
+    plain_indices: Tensor,
+    values: Tensor,
+    size: Sequence[int],
+    layout: tenon.layout,
+) -> None:
+    """Raises where these make no tensor of the compressed layout."""
+    tenon.sparse_compressed_tensor(
+        compressed_indices, plain_indices, values, size, layout=layout, check_invariants=True
+    )
+
+
+def _validator(layout: str) -> Callable[..., None]:
+    make = getattr(tenon, f"sparse_{layout}_tensor")
+
+    def validate(*args: Any, **kwargs: Any) -> None:
+        make(*args, **kwargs, check_invariants=True)
+
+    validate.__name__ = f"_validate_sparse_{layout}_tensor_args"
+    validate.__doc__ = f"Raises where these make no tensor of layout sparse_{layout}."
+    return validate
 
 
 def _sample_dirichlet(self: Tensor, generator: Any = None) -> Tensor:
@@ -119,6 +150,9 @@ def all_of_them() -> dict[str, Any]:
             _convert_indices_from_coo_to_csr,
             _convert_indices_from_csr_to_coo,
             _sample_dirichlet,
+            _validate_sparse_coo_tensor_args,
+            _validate_sparse_compressed_tensor_args,
+            *map(_validator, ("csr", "csc", "bsr", "bsc")),
             _safe_softmax,
             set_vital,
             _has_compatible_shallow_copy_type,

@@ -31,8 +31,41 @@ def _differentiable(values: Any) -> list[Tensor]:
     ]
 
 
+def _is_sparse(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout is not tenon.strided
+
+
 def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
-    return _differentiable(func(*inputs))
+    outputs = _differentiable(func(*inputs))
+    return [out.to_dense() if _is_sparse(out) else out for out in outputs]
+
+
+def _with_values(like: Tensor, values: Tensor) -> Tensor:
+    if like.layout is tenon.sparse_coo:
+        return tenon.sparse_coo_tensor(
+            like._indices(), values, like.shape, is_coalesced=like.is_coalesced()
+        )
+    by_rows = like.layout in (tenon.sparse_csr, tenon.sparse_bsr)
+    names = ("crow_indices", "col_indices") if by_rows else ("ccol_indices", "row_indices")
+    index, plain = (getattr(like, name)() for name in names)
+    return tenon.sparse_compressed_tensor(index, plain, values, like.shape, layout=like.layout)
+
+
+def _by_values(
+    func: Callable[..., Any], inputs: Sequence[Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The function of the values of sparse inputs, and the inputs with these in their place."""
+
+    def of_values(*given: Any) -> Any:
+        return func(*(_with_values(x, v) if _is_sparse(x) else v for x, v in zip(inputs, given)))
+
+    def values_of(x: Any) -> Any:
+        if not _is_sparse(x):
+            return x
+        values = x._values() if x.layout is tenon.sparse_coo else x.values()
+        return values.detach().clone().requires_grad_(x.requires_grad)
+
+    return of_values, tuple(map(values_of, inputs))
 
 
 def _real_row(t: Tensor) -> list[float]:
@@ -265,10 +298,17 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether backward of func agrees with finite differences for the inputs (float64 is best)."""
+    """Whether backward of func agrees with finite differences for the inputs (float64 is best).
+
+    With masked=True sparse inputs are moved at the elements that they hold.
+    """
     if check_batched_forward_grad:
         raise NotImplementedError("gradcheck: batched tangents are not there yet")
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    if any(map(_is_sparse, inputs)):
+        if not masked:
+            raise NotImplementedError("gradcheck: sparse inputs are checked with masked=True alone")
+        func, inputs = _by_values(func, inputs)
     try:
         chosen = _checked_inputs(inputs)
         for x in chosen:
@@ -347,6 +387,12 @@ def gradgradcheck(
     if check_fwd_over_rev:
         raise NotImplementedError("gradgradcheck: only reverse over reverse is there")
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    if any(map(_is_sparse, inputs)):
+        if not masked:
+            raise NotImplementedError(
+                "gradgradcheck: sparse inputs are checked with masked=True alone"
+            )
+        func, inputs = _by_values(func, inputs)
     outputs = [o for o in _outputs(func, inputs) if o.requires_grad]
     if grad_outputs is None:
         seeds = []
