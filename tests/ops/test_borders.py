@@ -38,10 +38,3 @@ def test_threshold_passes_gradients_where_it_passes_elements(dtype: str) -> None
     for border in BORDERS:
         out, grad = at_border(tn, "threshold", dtype, border)
         assert (grad.ne(0) == out.ne(0.25)).all()
-
-
-def test_relu6_of_bytes() -> None:
-    x = tn.tensor([3, 9, 255], dtype=tn.uint8)
-    assert tn.nn.functional.relu6(x).tolist() == [3, 6, 6]
-    with pytest.raises(RuntimeError, match="without overflow"):
-        tn.nn.functional.hardtanh(x)
