@@ -253,3 +253,17 @@ def test_what_is_written_may_be_what_is_read(name: str) -> None:
                 assert kind in ("whole", "rows"), err
             else:
                 assert tn.equal(here, there), (kind, dtype)
+
+
+@pytest.mark.parametrize("name", ["sum", "nansum", "cumsum", "mean", "nanmean"])
+def test_sums_are_made_in_the_dtype_of_out(name: str) -> None:
+    """In float32 the second and the third element would not change the first."""
+    x, means = tn.tensor([2.0**24, 1.0, 1.0]), "mean" in name
+    for kind in (tn.float64,) if means else (tn.float64, tn.int64):
+        out = tn.empty(0, dtype=kind)
+        y = getattr(tn, name)(x, 0, out=out)
+        assert y is out and y.dtype == kind
+        assert y.flatten()[-1].item() == (2**24 + 2) / (3 if means else 1)
+    if name == "sum":
+        with pytest.raises(RuntimeError, match="to have dtype Float, but got Double instead"):
+            tn.sum(x, 0, dtype=tn.float32, out=tn.empty(0, dtype=tn.float64))

@@ -3,6 +3,9 @@ where it is there."""
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 import tenon as tn
@@ -147,20 +150,78 @@ def test_linear_int8_finds_the_range() -> None:
     assert got.tolist() == [[1.0] * 8] * 2
 
 
-def test_linear_int8_refuses() -> None:
-    x, w = tn.zeros(2, 4), tn.zeros(3, 4, dtype=tn.int8)
-    for args in (
-        (x, w.float(), tn.ones(1), None, 1.0, 0, 0, 127),
-        (x, w, tn.ones(2), None, 1.0, 0, 0, 127),
-        (x, w, tn.ones(1), tn.ones(1, 3), 1.0, 0, 0, 127),
-        (tn.zeros(2, 5), w, tn.ones(1), None, 1.0, 0, 0, 127),
-        (x, w, tn.ones(1), None, 1.0, 0, 0, 256),
-        (x, w, tn.ones(1), None, 1.0, 200, 0, 127),
-        (x, w, tn.ones(1), None, float("nan"), 0, 0, 127),
-        (x, w, tn.ones(1), None, 1.0, 0, 0, 127, -1.0),
-    ):
-        with pytest.raises((RuntimeError, ValueError, TypeError)):
-            _ops._linear_int8(*args)
+def linear(**other: Any) -> tn.Tensor:
+    """A call of _linear_int8 that is fine but for the arguments given."""
+    args = {
+        "input": tn.zeros(2, 4), "weight": tn.zeros(3, 4, dtype=tn.int8), "scale": tn.ones(1),
+        "bias": None, "input_scale": 1.0, "input_zero": 0, "low": 0, "high": 127,
+    }  # fmt: skip
+    return _ops._linear_int8(**args | other)
+
+
+def conv(**other: Any) -> tn.Tensor:
+    """The same of _conv_int8, with two groups."""
+    args = {
+        "input": tn.zeros(1, 4, 5, 5), "weight": tn.zeros(6, 2, 3, 3, dtype=tn.int8),
+        "scale": tn.ones(6), "bias": None, "stride": [1, 1], "padding": [0, 0],
+        "dilation": [1, 1], "groups": 2, "input_scale": 1.0, "input_zero": 0, "low": 0,
+        "high": 127,
+    }  # fmt: skip
+    return _ops._conv_int8(**args | other)
+
+
+GRIDS = [
+    ({"high": 256}, "whole numbers from 0 to 256 with zero at 0 are not of 8 bits"),
+    ({"low": -129, "high": 100}, "whole numbers from -129 to 100"),
+    ({"low": -100, "high": 156}, "whole numbers from -100 to 156"),
+    ({"low": 127}, "whole numbers from 127 to 127"),
+    ({"input_zero": 128}, "with zero at 128 are not of 8 bits"),
+    ({"input_zero": -1}, "with zero at -1 are not of 8 bits"),
+    ({"input_scale": float("nan")}, "a scale must be finite and not negative"),
+    ({"input_scale": float("inf")}, "a scale must be finite and not negative"),
+    ({"input_scale": -1.0}, "a scale must be finite and not negative"),
+    ({"output_scale": -1.0}, "a scale must be finite and not negative"),
+    ({"output_zero": 300}, "with zero at 300 are not of 8 bits"),
+]
+ROWS: list[tuple[Any, dict[str, Any], str]] = [
+    *((f, *case) for f in (linear, conv) for case in GRIDS),
+    *(
+        (f, {"input": tn.zeros(1, 4, 5, 5).double()}, "input must be float32, got float64")
+        for f in (linear, conv)
+    ),
+    (linear, {"weight": tn.zeros(3, 4)}, "weight must be int8, got float32"),
+    (linear, {"weight": tn.zeros(4, dtype=tn.int8)}, "a weight of size [4] does not take input"),
+    (linear, {"input": tn.zeros(2, 5)}, "does not take input of size [2, 5]"),
+    (linear, {"input": tn.zeros(())}, "does not take input of size []"),
+    (linear, {"scale": tn.ones(2)}, "scale must have 3 elements, got size [2]"),
+    (linear, {"scale": tn.ones(3).double()}, "scale must be float32, got float64"),
+    (linear, {"bias": tn.ones(1, 3)}, "bias must have 3 elements, got size [1, 3]"),
+    (linear, {"bias": tn.ones(1)}, "bias must have 3 elements, got size [1]"),
+    (conv, {"input_scale": 0.0}, "input_scale must be positive"),
+    (conv, {"weight": tn.zeros(6, 2, 3, 3)}, "weight must be int8, got float32"),
+    (conv, {"groups": 0}, "and 0 groups does not take input"),
+    (conv, {"groups": -2}, "and -2 groups does not take input"),
+    (conv, {"groups": 1}, "and 1 groups does not take input"),
+    (conv, {"groups": 2**62}, "groups does not take input"),
+    (conv, {"groups": 4, "weight": tn.zeros(6, 1, 3, 3, dtype=tn.int8)}, "and 4 groups does not"),
+    (conv, {"input": tn.zeros(4, 5, 5)}, "does not take input [4, 5, 5]"),
+    (conv, {"weight": tn.zeros(6, 2, 3, dtype=tn.int8)}, "with weight [6, 2, 3] and 2 groups"),
+    (conv, {"scale": tn.ones(5)}, "scale must have 6 elements, got size [5]"),
+    (conv, {"bias": tn.ones(1)}, "bias must have 6 elements, got size [1]"),
+    (conv, {"padding": [0, -1]}, "padding"),
+    (conv, {"stride": [0, 1]}, "stride"),
+    (conv, {"dilation": [1, 0]}, "dilation"),
+    (conv, {"dilation": [1, 3]}, "Kernel size can't be greater than actual input size"),
+    (conv, {"weight": tn.zeros(6, 2, 6, 3, dtype=tn.int8)}, "Kernel size can't be greater than"),
+]
+
+
+@pytest.mark.parametrize("case", range(len(ROWS)))
+def test_layers_of_bytes_refuse(case: int) -> None:
+    call, other, words = ROWS[case]
+    with pytest.raises((RuntimeError, ValueError), match=re.escape(words)):
+        call(**other)
+    assert linear(high=255).shape == (2, 3) and conv(low=-128, high=127).shape == (1, 6, 3, 3)
 
 
 def test_conv_int8() -> None:

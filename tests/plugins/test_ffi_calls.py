@@ -489,6 +489,26 @@ def test_what_is_not_there() -> None:
         tn.ffi.bind(LIBM, ERF, length=1)
 
 
+def test_what_is_asked_wrongly(path: str) -> None:
+    lib = tn.ffi.library(path).cdef("void keep(double (*fn)(double)); double use(double x);")
+    for words, call in (
+        ("keep has no callback parameter 'other'", lambda: lib.callback("keep", "other", abs)),
+        ("use has no callback parameter 'x'", lambda: lib.callback("use", "x", abs)),
+        ("a declaration holds a null character", lambda: lib.cdef("int a(void);\0int b(void);")),
+        ("returns is 'value', 'errno', 'status' or 'null', not 'what'",
+         lambda: tn.ffi.bind(path, "int failing(int code)", returns="what")),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            call()
+    with pytest.raises(TypeError, match="takes no arguments: C fills it in"):
+        tn.ffi.Pointer(3)
+    with pytest.raises(TypeError, match="takes no arguments: C fills it in"):
+        tn.ffi.Pointer(address=3)
+    find = tn.ffi.bind(path, "int *find(int known)", returns="null")
+    with pytest.raises(TypeError, match=r"text\(\) is for pointers to char, not to int"):
+        find(1).text()
+
+
 def test_data_is_not_called(path: str) -> None:
     with pytest.raises(TypeError, match="'variable' .* is data, no function"):
         tn.ffi.bind(path, "int variable(void)")

@@ -561,3 +561,33 @@ def test_a_hook_behind_the_gradient_costs_no_copy() -> None:
     x.view_as(x).grad_fn.next_functions[0][0].register_hook(lambda none, g: where.append(g[0]))
     (x * 2).sum().backward()
     assert where[0].data_ptr() == x.grad.data_ptr() and where[0] is not x.grad
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda x, y, fn: x.register_hook(fn),
+        lambda x, y, fn: y.register_hook(fn),
+        lambda x, y, fn: x.register_post_accumulate_grad_hook(fn),
+        lambda x, y, fn: y.grad_fn.register_hook(fn),
+        lambda x, y, fn: y.grad_fn.register_prehook(fn),
+    ],
+)
+def test_a_removed_hook_is_let_go_of_at_once(register: Callable[..., Any]) -> None:
+    class Nothing:
+        def __call__(self, *given: Any) -> None:
+            handle.remove()
+
+    x = tn.ones(2, requires_grad=True)
+    for by_itself in (False, True):
+        y = x * 2
+        hook = Nothing()
+        alive = weakref.ref(hook)
+        handle = register(x, y, hook)
+        del hook
+        assert alive() is not None
+        if by_itself:
+            y.sum().backward(retain_graph=True)
+        else:
+            handle.remove()
+        assert alive() is None

@@ -261,3 +261,57 @@ def test_sizes_that_follow_from_one(tmp_path: Path) -> None:
                     run(x, y)
     with pytest.raises(RuntimeError, match="Constraints violated"):
         export(Net(), (tn.ones(4), tn.ones(7)), dynamic_shapes=({0: b}, {0: b + 2}))
+
+
+@pytest.mark.parametrize(
+    "bounds, words",
+    [({"min": -1}, "non-negative"), ({"max": -1}, "non-negative"), ({"min": 3, "max": 2}, "<=")],
+)
+def test_bounds_of_hints_are_looked_at(bounds: dict[str, int], words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        Dim.AUTO(**bounds)
+
+
+class Counting(nn.Module):
+    """Counts the calls with more than four rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", tn.zeros(()))
+
+    def forward(self, x: Any) -> Any:
+        if x.shape[0] > 4:
+            self.count.add_(1)
+        return x * 2
+
+
+WRITES: dict[str, Any] = {
+    "above a size": lambda x: x.add_(1) if x.shape[0] > 4 else x.add(1),
+    "below a size": lambda x: x.add(1) if x.shape[0] > 4 else x.add_(1),
+    "what is not returned": lambda x: (x * 2, x.mul_(2 if x.shape[0] > 4 else 3))[0],
+    "a buffer": Counting(),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_depends_on_no_free_size(name: str) -> None:
+    with pytest.raises(RuntimeError, match="does the same for n from 5 to 9"):
+        export(
+            Call(WRITES[name]), (tn.ones(5, 3),), dynamic_shapes=(({0: Dim("n", min=2, max=9)},),)
+        )
+
+
+@pytest.mark.parametrize("rows", [3, 7])
+def test_what_is_written_at_every_size_is_written(rows: int) -> None:
+    def write(x: Any, y: Any) -> Any:
+        y.mul_(x.shape[0])
+        return x.add_(1), x.sum()
+
+    given, n = (tn.arange(10.0).reshape(5, 2), tn.ones(2)), Dim("n", min=2, max=9)
+    run = export(Call(write), given, dynamic_shapes=(({0: n}, None),)).module()
+    assert given[0].equal(tn.arange(10.0).reshape(5, 2)) and given[1].equal(tn.ones(2))
+    x, y = tn.arange(2.0 * rows).reshape(rows, 2), tn.ones(2)
+    before = x.clone()
+    first, second = run(x, y)
+    assert first.equal(before + 1) and x.equal(before + 1) and y.equal(tn.full((2,), float(rows)))
+    assert second.equal((before + 1).sum())

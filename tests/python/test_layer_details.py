@@ -395,3 +395,20 @@ def test_margins_of_one_sample_without_a_batch() -> None:
         assert loss.item() == pytest.approx((0.9 + 1.2) / 3)
     with pytest.raises(RuntimeError, match=r"Expected target size \[1\], but got \[2\]"):
         F.multi_margin_loss(x, tn.tensor([1, 2]))
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float64", "int64", "complex64"])
+def test_a_bias_has_the_dtype_of_the_input(dims: int, kind: str) -> None:
+    """As in PyTorch, where transposed ones of one and two dimensions round a real one."""
+    x, w = tn.ones(1, 1, *(3,) * dims), tn.ones(1, 1, *(2,) * dims)
+    bias = tn.full((1,), 7 / 3).to(getattr(tn, kind))
+    with pytest.raises(RuntimeError, match="and bias type .* should be the same"):
+        getattr(F, f"conv{dims}d")(x, w, bias)
+    transposed = getattr(F, f"conv_transpose{dims}d")
+    if dims == 3 or kind == "complex64":
+        with pytest.raises(RuntimeError, match="and bias type .* should be the same"):
+            transposed(x, w, bias)
+    else:
+        y = transposed(x, w, bias)
+        assert y.dtype == tn.float32 and y.equal(transposed(x, w, bias.float()))

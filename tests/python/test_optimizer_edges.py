@@ -314,3 +314,51 @@ def test_norms_and_factors_are_of_kinds_that_are_there() -> None:
         tn._C._ops._norms([], 2.0)
     with pytest.raises(RuntimeError, match="the factor must have one element, not 2"):
         tn._C._ops._scale_(ones(2), tn.ones(2))
+
+
+def kernel_step(name: str, device: str, steps: str, rate: Any, rule: int = 1) -> None:
+    """The operator that a device has a kernel for, on one parameter there."""
+
+    def one(*size: int) -> list[Any]:
+        return [tn.ones(*size, device=device)]
+
+    numbers = dict.fromkeys(("lr", "eps", "weight_decay"), 0.1) | {"maximize": False, "rate": rate}
+    lists = {"params": one(2), "grads": one(2)}
+    steps = {"steps": [tn.zeros((), device=steps)]}
+    if name == "_sgd_step":
+        numbers |= {"momentum": 0.9, "dampening": 0.0, "nesterov": False, "first": False}
+        del numbers["eps"]
+        lists |= {"momenta": one(2)}
+    elif name == "_adam_step":
+        numbers |= {"beta1": 0.9, "beta2": 0.99, "amsgrad": False, "decoupled": False}
+        lists |= {"exp_avgs": one(2), "exp_avg_sqs": one(2), "max_exp_avg_sqs": []} | steps
+    else:
+        numbers |= dict.fromkeys("abcd", 0.5) | {"decoupled": False, "rule": rule}
+        lists |= {"first": one(2), "second": [], "third": []} | steps
+    getattr(tn._C._ops, name)(**lists, **numbers)
+
+
+@pytest.mark.parametrize("name", ["_sgd_step", "_adam_step", "_rule_step"])
+def test_a_rate_is_one_number_where_the_parameters_are(name: str) -> None:
+    for dtype in (tn.float32, tn.float64):
+        kernel_step(name, "meta", "meta", tn.ones((), device="meta", dtype=dtype))
+    kernel_step(name, "meta", "meta", tn.ones(1, device="meta"))
+    wrong = [
+        ("meta", "meta", tn.ones(())),
+        ("meta", "meta", tn.ones(2, device="meta")),
+        ("meta", "meta", tn.ones((), device="meta", dtype=tn.float16)),
+        ("cpu", "cpu", tn.ones(())),
+    ]
+    if name != "_sgd_step":  # which counts no steps
+        wrong.append(("meta", "cpu", tn.ones((), device="meta")))
+    for device, steps, rate in wrong:
+        with pytest.raises(RuntimeError, match="the learning rate must be one number of float32"):
+            kernel_step(name, device, steps, rate)
+    for device in ("meta", "cpu"):
+        kernel_step(name, device, device, None)
+
+
+@pytest.mark.parametrize("rule", [-1, 8])
+def test_a_rule_is_one_of_those_that_are_there(rule: int) -> None:
+    with pytest.raises(ValueError, match=f"_rule_step: there is no rule {rule}"):
+        kernel_step("_rule_step", "cpu", "cpu", None, rule)

@@ -8,7 +8,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tenon
 from tenon import _program
@@ -160,7 +160,7 @@ def input_names(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
 def restored(tensors: Iterable[Any]) -> Iterator[None]:
     """What is written to these tensors, the random numbers that are drawn, and whether gradients
     are recorded, is taken back: a call may end in the middle."""
-    saved = [(t, t.detach().clone()) for t in tensors]
+    saved = [(t, -1 if t.is_inference() else t._version, t.detach().clone()) for t in tensors]
     state, grad = tenon.get_rng_state(), tenon.is_grad_enabled()
     try:
         yield
@@ -168,9 +168,10 @@ def restored(tensors: Iterable[Any]) -> Iterator[None]:
         tenon.set_rng_state(state)
         tenon.set_grad_enabled(grad)
         with tenon.no_grad():
-            for tensor, before in saved:
+            for tensor, version, before in saved:
                 with tenon.inference_mode(tensor.is_inference()):
-                    tensor.copy_(before)
+                    if tensor.is_inference() or tensor._version != version:
+                        tensor.copy_(before)
 
 
 @contextlib.contextmanager
@@ -273,6 +274,26 @@ def _alike(results: Sequence[Any], others: Sequence[Any]) -> bool:
     )
 
 
+class Other(NamedTuple):
+    """A call with another size: with what, and what it gave and left."""
+
+    recording: Recording
+    given: list[Any]
+    left: list[Any]
+    size: int
+
+
+def _copies(tensors: Sequence[Any]) -> list[Any]:
+    return [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
+
+
+def _left(results: Sequence[Any], inputs: Sequence[Any], module: Any) -> list[Any]:
+    """What a call gave, and what its inputs and the module's buffers are behind it."""
+    buffers = (b for _, kind, b in weights_of(module) if kind == BUFFER)
+    strided = (t for t in (*inputs, *buffers) if t.layout is tenon.strided)
+    return [t.detach().clone() for t in (*results, *strided)]
+
+
 class NumbersDiffer(RuntimeError):
     """A number that a function returns follows from a size."""
 
@@ -329,26 +350,35 @@ def free_size(
     places = {d for _, d in chosen}
     dim = places.pop() if len(places) == 1 and not rules else -1
 
-    def again(size: int) -> tuple[Recording, list[Any], int]:
-        other = resized(tensors, chosen, size, rules)
-        args, kwargs = recording.layout.build(other)
+    def again(size: int) -> Other:
+        """The function's call with that size. What it writes, it writes to copies."""
+        given = resized(tensors, chosen, size, rules)
+        own = _copies(given)
+        args, kwargs = recording.layout.build(own)
         with unchanged(module):
-            return Recording(fn, args, kwargs, numbers=recording.numbers), other, size
+            made = Recording(fn, args, kwargs, numbers=recording.numbers)
+            return Other(made, given, _left(made.results, own, module), size)
 
-    (second, _, second_size), *others = _those_taken(again, sizes, seen)
-    for other in (second, *(checked for checked, _, _ in others)):
-        if not recording.outputs.matches(other.outputs):
+    def does_the_same(other: Other) -> bool:
+        """Whether the program gives what the function gave, and has written what it has."""
+        own = _copies(other.given)
+        with unchanged(module):
+            got = recording.program(*own)
+            return _alike(_left(got, own, module), other.left)
+
+    second, *others = _those_taken(again, sizes, seen)
+    for other in (second, *others):
+        if not recording.outputs.matches(other.recording.outputs):
             raise NumbersDiffer(f"{name}: what the function returns beside tensors depends on it")
     try:
         inputs = {i for i, _ in chosen}
-        recording.program.generalize(second.program, inputs, dim, *between, name)
-        for checked, other, size in others:
-            with unchanged(module):
-                got = recording.program(*other)
-            if not _alike(got, checked.results):
+        recording.program.generalize(second.recording.program, inputs, dim, *between, name)
+        for other in others:
+            if not does_the_same(other):
                 raise RuntimeError(
-                    f"{name}: with {size} the function gives something else than the program: "
-                    "numbers in it follow from the size by no rule that a program keeps"
+                    f"{name}: with {other.size} the function gives or writes something else than "
+                    "the program: numbers in it follow from the size by no rule that a program "
+                    "keeps"
                 )
     except (RuntimeError, NotImplementedError) as err:
         turn = turns.guess(name, seen, (low, high), recording.events) if find_turns else None
@@ -356,24 +386,24 @@ def free_size(
             raise turn from err
         raise
 
-    events = {seen: recording.events, second_size: second.events}
-    events |= {size: checked.events for checked, _, size in others}
+    events = {seen: recording.events}
+    events |= {other.size: other.recording.events for other in (second, *others)}
 
     def agrees(size: int) -> bool:
-        """Whether the program gives what the function gives, or nothing."""
+        """Whether the program does what the function does, or nothing."""
         try:
             with unchanged(module):
-                got = recording.program(*resized(tensors, chosen, size, rules))
+                recording.program(*_copies(resized(tensors, chosen, size, rules)))
         except RuntimeError:
             return True
         try:
-            checked, _, _ = again(size)
+            other = again(size)
         except MemoryError:
             raise
         except Exception:  # noqa: BLE001 - whatever the function raises at this size
             return False
-        events[size] = checked.events
-        return recording.outputs.matches(checked.outputs) and _alike(got, checked.results)
+        events[size] = other.recording.events
+        return recording.outputs.matches(other.recording.outputs) and does_the_same(other)
 
     if find_turns:
         elements = sum(tensors[i].numel() for i, _ in chosen) // max(seen, 1)
@@ -405,7 +435,7 @@ def _those_taken(call: Callable[[int], Any], sizes: list[int], seen: int) -> lis
             failed.append(size)
             error = error or err
     try:
-        least = min([seen, *(size for _, _, size in made)])
+        least = min([seen, *(other.size for other in made)])
         if error and (len(made) < 2 or any(s % common == 0 and s > least for s in failed)):
             raise error
         return made

@@ -18,7 +18,7 @@ from tenon import jit
 from tenon._program import COMMON, DEAD, FOLD
 from tenon._program import note as _notes
 from tenon._program.errors import GuardOnDataDependentSymNode, UserError, UserErrorType
-from tenon._program.traced import NumbersDiffer, Recording, free_size, unchanged
+from tenon._program.traced import NumbersDiffer, Recording, free_size, restored, unchanged
 from tenon._program.turns import Turn
 from tenon._submodules import on_demand
 from tenon.export import exported_program, graph_signature
@@ -108,7 +108,8 @@ def _transient(mod: Module) -> list[str]:
 def _record(
     mod: Module, args: Any, kwargs: Any, scopes: Any = None, numbers: bool = False
 ) -> Recording:
-    with unchanged(mod):
+    inputs = [t for t in _pytree.tree_leaves((args, kwargs)) if isinstance(t, tenon.Tensor)]
+    with unchanged(mod), restored(inputs):
         return Recording(mod, args, kwargs, scopes, numbers)
 
 
