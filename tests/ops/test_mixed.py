@@ -16,6 +16,11 @@ PAIRS = [("float32", "float64"), ("int32", "float32"), ("uint8", "int64"), ("boo
          ("float32", "complex64")]  # fmt: skip
 # addr promotes bool with its numbers alpha and beta.
 GAPS = {"addr"}
+# PyTorch looks at dtypes after it has found that there is nothing to compute.
+EMPTY = {"bmm", "cdist"}
+# What Tenon computes of some pairs that PyTorch refuses.
+WIDER = {"multi_margin_loss", "multilabel_margin_loss", "logaddexp", "logaddexp2",
+         "_standard_gamma_grad"}  # fmt: skip
 MANY = [r for r in entries() if sum(a["type"] in ("Tensor", "Operand") for a in r["args"]) > 1]
 
 
@@ -39,13 +44,14 @@ def test_same_as_torch(row: dict[str, Any]) -> None:
     cases = mixed(row)
     answers = stored.of_torch(lambda torch: [answer(torch, case) for case in cases], brief=True)
     for case, want in zip(cases, answers, strict=True):
-        if isinstance(want, str):
+        nothing = row["name"] in EMPTY and not all(case.args[n].size for n in case.tensors)
+        if isinstance(want, str) and row["name"] in WIDER:
             continue
-        try:
-            got = call(row, tensor_args(case))
-        except (NotImplementedError, RuntimeError) as err:
-            assert "not implemented" in str(err) or "dtype" in str(err), case.label()
+        if nothing or isinstance(want, str):
+            with pytest.raises((RuntimeError, TypeError, IndexError, ValueError)):
+                call(row, tensor_args(case))
             continue
+        got = call(row, tensor_args(case))
         if row["name"] not in GAPS:
             compare(Case(row, "float32", case.args), got, want)
 
