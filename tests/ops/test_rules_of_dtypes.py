@@ -80,7 +80,8 @@ def ruled() -> list[dict[str, Any]]:
 def calls(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     of_tensors = [a["name"] for a in row["args"] if is_tensor_type(a["type"])]
     for sample in (s for s in row["samples"] if "dtype" not in s):
-        for dtype in row["dtypes"]:
+        whole = ["int64", "bool"] if row["dtype"] == "float" else []
+        for dtype in [*row["dtypes"], *whole]:
             with suppress(OverflowError):
                 yield tensor_args(make_case(row, sample, dtype))
         for pair in PAIRS if row["kind"] == "pointwise" and row["dtype"] != "first" else ():
