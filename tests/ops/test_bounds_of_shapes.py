@@ -158,3 +158,39 @@ def test_gradients_of_rms_norm_by_hand(shape: tuple[int, ...], wanted: tuple[boo
     for bad in (grad[..., :-1], grad[None]):
         with pytest.raises(RuntimeError, match="argument 'grad' must have shape"):
             ops._rms_norm_backward(bad, input, [n], rstd, weight, *wanted)
+
+
+def lists(count: int = 2) -> list[tn.Tensor]:
+    return [tn.ones(3) for _ in range(count)]
+
+
+@pytest.mark.parametrize("short", range(6))
+def test_lists_of_a_step_of_adam_are_of_one_length(short: int) -> None:
+    given = [lists() for _ in range(5)] + [[tn.tensor(1.0) for _ in range(2)]]
+    numbers = (0.1, 0.9, 0.99, 1e-8, 0.0, True, False, False, None)
+    ops._adam_step(*given, *numbers)
+    for other in (given[short][:1], given[short] * 2):
+        with pytest.raises(ValueError, match="adam: the lists have different lengths"):
+            ops._adam_step(*given[:short], other, *given[short + 1 :], *numbers)
+
+
+def test_what_scales_a_list_is_one_double() -> None:
+    tensors = lists()
+    ops._scale_step(tensors, tn.tensor([2.0], dtype=tn.float64))
+    assert [t.tolist() for t in tensors] == [[2.0] * 3] * 2
+    for bad in (tn.tensor(2.0), tn.ones(2).double(), tn.ones(0).double(), tn.ones(2)):
+        with pytest.raises(RuntimeError, match="must be one number of float64"):
+            ops._scale_step(tensors, bad)
+
+
+@pytest.mark.parametrize("dtype", [tn.float16, tn.float32, tn.float64], ids=str)
+def test_norms_of_a_list(dtype: tn.dtype) -> None:
+    got = ops._norms_step([tn.tensor([3.0, 4.0], dtype=dtype), tn.tensor([6.0], dtype=dtype)], 2.0)
+    assert got.tolist() == [5.0, 6.0]
+    assert got.dtype is (tn.float64 if dtype is tn.float64 else tn.float32)
+
+
+def test_changes_of_lists_have_numbers() -> None:
+    for how in (-1, 10, 100):
+        with pytest.raises(ValueError, match=f"there is no change {how}"):
+            ops._lists_step(lists(), [], [], how, 2.0)
