@@ -194,3 +194,12 @@ def test_changes_of_lists_have_numbers() -> None:
     for how in (-1, 10, 100):
         with pytest.raises(ValueError, match=f"there is no change {how}"):
             ops._lists_step(lists(), [], [], how, 2.0)
+
+
+@pytest.mark.parametrize(("name", "first"), [("mv", 0), ("addmv", 1)])
+def test_products_of_a_matrix_and_a_vector_blame_one(name: str, first: int) -> None:
+    ahead = [tn.ones(2)][:first]
+    for matrix, vector, at in ((3,), (3,), 0), ((2, 3), (3, 1), 0), ((2, 3), (2,), 1):
+        with pytest.raises(RuntimeError) as err:
+            getattr(ops, name)(*ahead, tn.ones(matrix), tn.ones(vector))
+        assert err.value.op == name and err.value.arg == first + at

@@ -84,7 +84,8 @@ def calls(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for dtype in [*row["dtypes"], *whole]:
             with suppress(OverflowError):
                 yield tensor_args(make_case(row, sample, dtype))
-        for pair in PAIRS if row["kind"] == "pointwise" and row["dtype"] != "first" else ():
+        promotes = row["kind"] == "pointwise" or row["dtype"].startswith("promote")
+        for pair in PAIRS if promotes and row["dtype"] != "first" else ():
             for low, high in (pair, pair[::-1]):
                 with suppress(OverflowError):
                     args = tensor_args(make_case(row, sample, low))

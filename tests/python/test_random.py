@@ -354,6 +354,15 @@ def test_philox_numbers_follow_from_words(philox: None, name: str, n: int) -> No
         np.testing.assert_allclose(got, want, rtol=small, atol=0 if small < near else near)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64", "float16"])
+def test_geometric_numbers_are_whole_in_every_dtype(philox: None, dtype: str) -> None:
+    drawn = []
+    for kind in (dtype, "float64"):
+        tenon.manual_seed(3)
+        drawn.append(tenon.zeros(300, dtype=getattr(tenon, kind)).geometric_(0.2))
+    assert str(drawn[0].dtype).endswith(dtype) and drawn[0].double().equal(drawn[1])
+
+
 @pytest.mark.parametrize("each", [False, True])
 def test_philox_tosses_compare_whole_words(philox: None, each: bool) -> None:
     """The probability of n / 2^32 is that of the n words below n, to the last of them."""
