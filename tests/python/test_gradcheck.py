@@ -246,3 +246,9 @@ def test_sparse_inputs_by_their_values(layout):
     for check in (gradcheck, gradgradcheck):
         with pytest.raises(NotImplementedError, match="masked=True"):
             check(lambda x: x.sin(), (x,))
+
+
+def test_something_has_to_be_checked() -> None:
+    x = tenon.ones(2, dtype=tenon.float64, requires_grad=True)
+    with pytest.raises(AssertionError, match="at least one of check_forward_ad or check_backward"):
+        gradcheck(lambda t: t * 2, x, check_backward_ad=False)

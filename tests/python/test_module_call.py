@@ -319,3 +319,13 @@ def test_a_replica_of_a_module() -> None:
     assert type(net.child) is nn.ReLU and len(list(net.parameters())) == 2
     with pytest.warns(UserWarning, match="has no effect"):
         replica.zero_grad()
+
+
+def test_second_derivatives_pass_a_hooked_module_that_they_enter_from_behind() -> None:
+    x, seen = tn.linspace(-1, 1, 3).requires_grad_(), []
+    layer = tn.nn.MSELoss(reduction="sum")
+    layer.register_full_backward_hook(lambda m, gi, go: seen.append(go))
+    (g,) = tn.autograd.grad(layer(x, tn.zeros(3)), x, create_graph=True)
+    assert len(seen) == 1 and tn.equal(g, 2 * x)
+    (h,) = tn.autograd.grad(g.sum(), x)
+    assert len(seen) == 1 and h.tolist() == [2.0] * 3

@@ -203,14 +203,7 @@ class BackwardHook:
 
     def _receive_inputs(self, grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
         if self.grad_outputs is None:
-            raise RuntimeError(
-                "Module backward hook for grad_input is called before "
-                "the grad_output one. This happens because the gradient "
-                "in your nn.Module flows to the Module's input without "
-                "passing through the Module's output. Make sure that the "
-                "output depends on the input and that the loss is computed "
-                "based on the output."
-            )
+            return grads  # not by way of the output, as second derivatives come
         places = self.input_places or []
         inputs = self._spread(places, grads, self.n_inputs)
         for hook in self.hooks:

@@ -302,6 +302,10 @@ def gradcheck(
 
     With masked=True sparse inputs are moved at the elements that they hold.
     """
+    if not check_backward_ad and not check_forward_ad:
+        raise AssertionError(
+            "Expected at least one of check_forward_ad or check_backward_ad to be True"
+        )
     if check_batched_forward_grad:
         raise NotImplementedError("gradcheck: batched tangents are not there yet")
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
@@ -313,8 +317,6 @@ def gradcheck(
         chosen = _checked_inputs(inputs)
         for x in chosen:
             x.retain_grad()
-        if not check_backward_ad and not check_forward_ad:
-            return True
         # Recording stays on: func may itself ask for gradients.
         numerical = [_numerical(func, inputs, x, eps) for x in chosen]
 
