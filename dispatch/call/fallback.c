@@ -297,12 +297,11 @@ static tn_status run_elsewhere(const tn_op *op, void *args, tn_device device, in
 static _Atomic int policy = -1; /* -1: TENON_FALLBACK has not been read yet */
 
 int32_t tn_fallback_policy(void) {
+    static const char *const words[] = {"allow", "warn",
+                                        "error"}; /* as TN_FALLBACK_* are numbered */
     int p = atomic_load_explicit(&policy, memory_order_relaxed);
     if (p >= 0) return p;
-    const char *text = tni_os_getenv("TENON_FALLBACK");
-    p = TN_FALLBACK_WARN;
-    if (text && strcmp(text, "allow") == 0) p = TN_FALLBACK_ALLOW;
-    if (text && strcmp(text, "error") == 0) p = TN_FALLBACK_ERROR;
+    p = tni_setting("TENON_FALLBACK", words, TN_COUNT(words), TN_FALLBACK_WARN);
     atomic_store_explicit(&policy, p, memory_order_relaxed);
     return p;
 }

@@ -148,10 +148,7 @@ tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args,
 static bool blocking;
 static tni_os_once blocking_once = TNI_OS_ONCE_INIT;
 
-static void read_blocking(void) {
-    const char *text = tni_os_getenv("TENON_LAUNCH_BLOCKING");
-    blocking = text && strcmp(text, "1") == 0;
-}
+static void read_blocking(void) { blocking = tni_setting_is_on("TENON_LAUNCH_BLOCKING", false); }
 
 static bool launches_block(void) {
     tni_os_call_once(&blocking_once, read_blocking);

@@ -65,11 +65,6 @@ struct tni_memory {
 
 /* ---- Life --------------------------------------------------------------------------------------*/
 
-static bool cache_is_on(void) {
-    const char *text = tni_os_getenv("TENON_MEMORY_CACHE");
-    return !text || strcmp(text, "0") != 0;
-}
-
 tni_memory *tni_memory_new(const tni_device *dev) {
     size_t count = dev->desc.count ? (size_t)dev->desc.count : 1;
     tni_memory *memory = calloc(count, sizeof *memory);
@@ -280,7 +275,7 @@ static uint64_t trim(tni_memory *m) {
 }
 
 void tni_memory_set_active(const tni_device *dev, bool active) {
-    bool kept = active && !dev->ifaces.allocator && cache_is_on();
+    bool kept = active && !dev->ifaces.allocator && tni_setting_is_on("TENON_MEMORY_CACHE", true);
     for (int32_t i = 0; i < dev->desc.count; i++) {
         tni_os_lock(&dev->memory[i].lock);
         dev->memory[i].kept = kept;

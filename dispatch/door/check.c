@@ -415,8 +415,7 @@ static void tell(void) {
 }
 
 static void start(void) {
-    const char *text = tni_os_getenv("TENON_CHECK");
-    on = text && text[0] && strcmp(text, "0") != 0;
+    on = tni_setting_is_on("TENON_CHECK", false);
     if (!on) return;
     host = tni_host;
     host.scratch = checked_scratch;

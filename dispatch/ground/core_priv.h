@@ -129,6 +129,13 @@ void tni_host_log(int32_t level, const char *fmt, ...) __attribute__((format(pri
  * waits for ours. */
 void tni_host_log_hold(void);
 void tni_host_log_release(void);
+/* Which of `nwords` words the environment's variable says. `other`: it is not set, or empty, or, which a
+ * warning tells, says none of them. */
+int tni_setting(const char *name, const char *const *words, int nwords, int other);
+/* The same of a variable that says 0 or 1. */
+bool tni_setting_is_on(const char *name, bool other);
+/* The same of one that says a number from `least` to `most`. */
+int64_t tni_setting_number(const char *name, int64_t least, int64_t most, int64_t other);
 /* Whether a plugin's library may be mapped, and the search for what the host's packages bring: both
  * may wait for the host language's lock, so nothing is locked meanwhile. False: there is no host. */
 tn_status tni_host_admit_plugin(const char *name, const char *path, int32_t ours);

@@ -1,5 +1,6 @@
 /* host.c: what libtenon asks of the language that it is used from (tn_host_set_hooks), and the tables that
  * higher rooms fill at start. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -104,6 +105,38 @@ void tni_host_log_release(void) {
         if (hooks.log) hooks.log(m->level, m->text);
         free(m);
     }
+}
+
+/* ---- Settings ---------------------------------------------------------------------------------*/
+
+int tni_setting(const char *name, const char *const *words, int nwords, int other) {
+    const char *text = tni_os_getenv(name);
+    char all[128] = "";
+    if (!text || !*text) return other;
+    for (int i = 0; i < nwords; i++) {
+        if (strcmp(text, words[i]) == 0) return i;
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", i > 0 ? ", " : "", words[i]);
+    }
+    tni_host_log(2, "%s is '%s', none of %s; ignored", name, text, all);
+    return other;
+}
+
+bool tni_setting_is_on(const char *name, bool other) {
+    static const char *const words[] = {"0", "1"};
+    return tni_setting(name, words, TN_COUNT(words), other) == 1;
+}
+
+int64_t tni_setting_number(const char *name, int64_t least, int64_t most, int64_t other) {
+    const char *text = tni_os_getenv(name);
+    char *end;
+    if (!text || !*text) return other;
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    if (errno == 0 && *end == '\0' && n >= least && n <= most) return n;
+    tni_host_log(2, "%s is '%s', no number from %lld to %lld; ignored", name, text,
+                 (long long)least, (long long)most);
+    return other;
 }
 
 /* ---- Plugins ----------------------------------------------------------------------------------*/

@@ -606,9 +606,8 @@ static void link_world(tn_world *w) {
 /* What an engine is asked for at once: less where the environment, which is the same on all ranks,
  * says so. */
 static int64_t most_at_once(void) {
-    const char *text = tni_os_getenv("TENON_EXCHANGE_ELEMENTS");
-    int64_t most = text ? strtoll(text, NULL, 10) : 0;
-    return most > 0 && most < TN_ENGINE_MAX_COUNT ? most : TN_ENGINE_MAX_COUNT;
+    return tni_setting_number("TENON_EXCHANGE_ELEMENTS", 1, TN_ENGINE_MAX_COUNT,
+                              TN_ENGINE_MAX_COUNT);
 }
 
 tn_status tn_world_open(const char *path, const tn_engine_place *place, int32_t check,

@@ -40,12 +40,9 @@ static _Atomic uint32_t rng_kind = TN_RNG_PHILOX;
 static tni_os_once kind_once = TNI_OS_ONCE_INIT;
 
 static void read_kind(void) {
-    const char *text = tni_os_getenv("TENON_RNG");
-    if (!text || !*text || strcmp(text, "philox") == 0) return;
-    if (strcmp(text, "torch") == 0 || strcmp(text, "mt19937") == 0)
+    static const char *const words[] = {"philox", "torch", "mt19937"};
+    if (tni_setting("TENON_RNG", words, TN_COUNT(words), 0) > 0)
         atomic_store(&rng_kind, TN_RNG_MT19937);
-    else
-        tni_host_log(2, "TENON_RNG is '%s', not 'torch' or 'philox'; ignored", text);
 }
 
 uint32_t tn_rng_kind(void) {

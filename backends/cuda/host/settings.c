@@ -1,6 +1,7 @@
 /* settings.c: options: what the environment says at first, and the Python package later. */
 #include "cuda_priv.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,18 +47,29 @@ static bool asks_for_ranges(const char *text) {
     return strncmp(at, "True", 4) == 0 || strncmp(at, "true", 4) == 0;
 }
 
+/* The whole number from 0 to `most` that a variable says. `other`: it says none, which is told. */
+static int64_t number(const char *variable, int64_t most, int64_t other) {
+    const char *text = cuda_getenv(variable);
+    char *end;
+    if (!text || !*text) return other;
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    if (errno == 0 && *end == '\0' && n >= 0 && n <= most) return n;
+    cuda_host->log(2, "%s is '%s', no number from 0 to %lld; ignored", variable, text,
+                   (long long)most);
+    return other;
+}
+
 void cuda_read_settings(void) {
-    const char *text = cuda_getenv("TENON_CUDA_TF32"), *memory = cuda_getenv("TENON_CUDA_ALLOC");
-    cuda_allow_tf32(text && strcmp(text, "1") == 0);
+    const char *memory = cuda_getenv("TENON_CUDA_ALLOC");
+    cuda_allow_tf32(number("TENON_CUDA_TF32", 1, 0) == 1);
     for (int i = 0; i < CUDA_OPTIONS; i++) {
-        const char *value = cuda_getenv(options[i].variable);
-        if (value) atomic_store(&options[i].value, atoi(value));
+        int32_t value = atomic_load(&options[i].value);
+        atomic_store(&options[i].value, (int)number(options[i].variable, INT32_MAX, value));
     }
     expandable = asks_for_ranges(memory ? memory : cuda_getenv("PYTORCH_CUDA_ALLOC_CONF"));
-    text = cuda_getenv("TENON_MEMORY_CACHE");
-    keeps_memory = !text || strcmp(text, "0") != 0;
-    text = cuda_getenv("TENON_CUDA_CONV_BYTES");
-    long long bytes = text ? atoll(text) : 0;
+    keeps_memory = number("TENON_MEMORY_CACHE", 1, 1) == 1;
+    int64_t bytes = number("TENON_CUDA_CONV_BYTES", INT64_MAX, 0);
     if (bytes > 0) conv_bytes = bytes;
 }
 

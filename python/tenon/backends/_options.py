@@ -17,11 +17,12 @@ frozen = False  # whether settings change in a `with` statement only
 
 
 def get(variable: str, default: int) -> int:
-    """The value of an option; what is no number counts as the default."""
+    """The value of an option; the plugin, too, takes what is no number of 31 bits for the default."""
     try:
-        return int(os.environ.get(variable, default))
+        value = int(os.environ.get(variable, default))
     except ValueError:
         return default
+    return value if 0 <= value < 2**31 else default
 
 
 def put(name: str, variable: str, value: int) -> None:

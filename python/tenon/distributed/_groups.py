@@ -520,7 +520,8 @@ def _world_of(engine: str, number: int, size: int, seconds: float) -> _engine.Wo
             _engine.why_none_sends = _state.meeting.why_none_sends
         folder = str(_state.meeting.folder)
     interface = os.environ.get("TENON_SOCKET_IFNAME") or os.environ.get("GLOO_SOCKET_IFNAME")
-    check = int(os.environ.get("TENON_CHECK_COLLECTIVES", "1"))
+    checks = "TENON_CHECK_COLLECTIVES"
+    check = _place._number(checks, os.environ.get(checks, "1"))
     try:
         world = _engine.World.open(
             path, number, size, folder, interface, seconds, check, _state.device
@@ -773,7 +774,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """The number of this process on its machine, as the launcher says."""
     for _, _, local, _ in _place._LAUNCHERS.values():
         if local in os.environ:
-            return int(os.environ[local])
+            return _place._number(local, os.environ[local])
     if fallback_rank is not None:
         return int(fallback_rank)
     raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank")

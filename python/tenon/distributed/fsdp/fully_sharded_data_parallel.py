@@ -11,6 +11,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor, distributed
+from tenon.distributed import _place
 from tenon.distributed.fsdp import _ahead, _unit
 from tenon.distributed.fsdp._unit import Groups, Piece, Precision, Unit
 from tenon.distributed.fsdp.api import (
@@ -177,7 +178,8 @@ def _groups_by_machine() -> tuple[Any, Any]:
     """The ranks of this machine, and those with this one's number on the others; the launcher says
     how many a machine has."""
     size = distributed.get_world_size()
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    local = "LOCAL_WORLD_SIZE"
+    here = _place._number(local, os.environ.get(local, str(size)))
     cut, _ = distributed.new_subgroups(here)
     same, _ = distributed.new_subgroups_by_enumeration(
         [list(range(first, size, here)) for first in range(here)]
