@@ -17,8 +17,9 @@ tn.cuda.synchronize()
 kept = tn.cuda.memory_reserved() if y is not None else 0
 del y
 held = tn.cuda.memory_reserved() == kept
-cudnn = tn.backends.cudnn
-print(x.tolist(), held, tn._C._fallback_policy(), cudnn.enabled, cudnn.benchmark_limit, tn.backends.cuda.matmul.allow_tf32)
+cudnn, policy = tn.backends.cudnn, tn._C._fallback_policy()
+print(x.tolist(), held, policy, cudnn.enabled, cudnn.benchmark_limit)
+print(tn.backends.cuda.matmul.allow_tf32)
 """
 
 

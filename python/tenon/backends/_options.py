@@ -17,7 +17,7 @@ frozen = False  # whether settings change in a `with` statement only
 
 
 def get(variable: str, default: int) -> int:
-    """The value of an option; the plugin, too, takes what is no number of 31 bits for the default."""
+    """The value of an option: the default, as for the plugin, where it is no number of 31 bits."""
     try:
         value = int(os.environ.get(variable, default))
     except ValueError:
