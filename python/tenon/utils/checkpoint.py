@@ -16,6 +16,7 @@ from typing import Any
 
 import tenon
 from tenon import _C, Tensor
+from tenon._tensor.aten import OpOverload, OpOverloadPacket
 from tenon.autograd import _is_checkpoint_valid
 from tenon.autograd.graph import saved_tensors_hooks
 from tenon.utils._pytree import tree_leaves
@@ -303,6 +304,14 @@ def create_selective_checkpoint_contexts(
     everything is, which gives the same gradients."""
     if not callable(policy_fn_or_list) and not isinstance(policy_fn_or_list, list):
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    for op in policy_fn_or_list if isinstance(policy_fn_or_list, list) else ():
+        if not isinstance(op, OpOverload):
+            packet = isinstance(op, OpOverloadPacket)
+            more = "; update the OpOverloadPacket to a specific OpOverload" if packet else ""
+            raise ValueError(
+                f"Expected op in `op_list` to be an OpOverload but got: {op} of type "
+                f"{type(op)}{more}"
+            )
     return nullcontext(), nullcontext()
 
 
