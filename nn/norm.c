@@ -671,10 +671,9 @@ tn_status tni_grad_native_layer_norm(tn_gctx *c) {
                                        TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), TN_GNEEDS(c, 2),
                                        &c->ret[0], &c->ret[1], &c->ret[2]);
     tni_scope s = {0};
-    int64_t dims[TN_MAX_DIMS], n = a->normalized_shape.n;
-    for (int64_t i = 0; i < n; i++) dims[i] = a->input->ndim - n + i;
-    norm_parts p = {
-        tni_t(a->input), c->g[0], tni_t(a->weight), NULL, NULL, tn_ints_of(dims, n), true, a->eps};
+    sides at;
+    split(a->input, a->normalized_shape, &at);
+    norm_parts p = {tni_t(a->input), c->g[0], tni_t(a->weight), NULL, NULL, at.inner, true, a->eps};
     norm_grads r = norm_formula(&s, &p);
     tn_tensor *grads[3] = {r.x, r.weight, c->g[0]}; /* the engine sums over what comes before */
     return scope_give(&s, c, grads, TN_COUNT(grads));
@@ -688,15 +687,14 @@ tn_status tni_grad__rms_norm(tn_gctx *c) {
         return tn__rms_norm_backward(c->g[0], x, a->normalized_shape, rstd, tni_t(a->weight),
                                      TN_GNEEDS(c, 0), TN_GNEEDS(c, 1), &c->ret[0], &c->ret[1]);
     tni_scope s = {0};
-    int64_t dims[TN_MAX_DIMS], n = a->normalized_shape.n;
-    for (int64_t i = 0; i < n; i++) dims[i] = a->input->ndim - n + i;
-    tn_ints inner = tn_ints_of(dims, n);
-    tn_tensor *square = scope_mean(&s, scope_square(&s, x), inner, 1);
+    sides at;
+    split(a->input, a->normalized_shape, &at);
+    tn_tensor *square = scope_mean(&s, scope_square(&s, x), at.inner, 1);
     rstd = scope_rsqrt(&s, scope_add_number(&s, square, a->eps));
     tn_tensor *hat = scope_mul(&s, x, rstd), *g = c->g[0];
     tn_tensor *by_weight = scope_mul(&s, g, hat); /* the engine sums over what comes before */
     if (a->weight) g = scope_mul(&s, g, tni_t(a->weight));
-    tn_tensor *along = scope_mean(&s, scope_mul(&s, g, hat), inner, 1);
+    tn_tensor *along = scope_mean(&s, scope_mul(&s, g, hat), at.inner, 1);
     tn_tensor *gx = scope_mul(&s, scope_sub(&s, g, scope_mul(&s, hat, along)), rstd);
     tn_tensor *grads[3] = {gx, by_weight, NULL};
     return scope_give(&s, c, grads, TN_COUNT(grads));

@@ -92,6 +92,11 @@ def test_gradients_of_complex_parts_in_another_order() -> None:
         np.testing.assert_array_equal(tn.view_as_real(g).numpy(), seed.numpy())
 
 
+def test_sinc_of_complex_numbers() -> None:
+    z = tn.complex(weights(5), weights(5).flip(0)).requires_grad_()
+    assert tn.autograd.gradcheck(tn.sinc, (z,)) and tn.autograd.gradgradcheck(tn.sinc, (z,))
+
+
 @pytest.mark.parametrize("at", [0.0, 1.0])
 def test_entropy_at_the_ends(at: float) -> None:
     """PyTorch holds what the gradient is divided by at 1e-12, and logarithms at -100."""
