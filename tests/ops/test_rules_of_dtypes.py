@@ -68,18 +68,25 @@ def expected(row: dict[str, Any], args: dict[str, Any]) -> list[tn.dtype]:
     return found if row["name"] != "_int_mm" else [tn.int32]
 
 
+def samples(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those of the entry; of a pointwise one without some, tensors of one shape and numbers."""
+    if row["samples"] or row["kind"] != "pointwise":
+        return row["samples"]
+    return [{a["name"]: [3] if is_tensor_type(a["type"]) else 1 for a in row["args"]}]
+
+
 def ruled() -> list[dict[str, Any]]:
     """Those with samples, whose rule says it all."""
     return [
         row for row in rows()
-        if row["kind"] in ("pointwise", "reduction", "structured") and row["samples"]
+        if row["kind"] in ("pointwise", "reduction", "structured") and samples(row)
         and row["dtype"] not in (None, "custom") and row["outs"] and not row["list_out"]
     ]  # fmt: skip
 
 
 def calls(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     of_tensors = [a["name"] for a in row["args"] if is_tensor_type(a["type"])]
-    for sample in (s for s in row["samples"] if "dtype" not in s):
+    for sample in (s for s in samples(row) if "dtype" not in s):
         whole = ["int64", "bool"] if row["dtype"] == "float" else []
         for dtype in [*row["dtypes"], *whole]:
             with suppress(OverflowError):
