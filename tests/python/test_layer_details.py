@@ -412,3 +412,17 @@ def test_a_bias_has_the_dtype_of_the_input(dims: int, kind: str) -> None:
     else:
         y = transposed(x, w, bias)
         assert y.dtype == tn.float32 and y.equal(transposed(x, w, bias.float()))
+
+
+@pytest.mark.parametrize("function", [F.softmax, F.log_softmax, F.softmin])
+def test_a_class_that_takes_calls_over_is_asked_with_the_function(function: Callable) -> None:
+    class Told(tn.Tensor):
+        @classmethod
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return func.__name__, types, args[0] is x, (kwargs or {}).get("dim")
+
+    x = tn.ones(2).as_subclass(Told)
+    name, types, same, dim = function(x, dim=0)
+    assert name == function.__name__ and list(types) == [Told] and same and dim == 0

@@ -96,6 +96,16 @@ BESIDE: dict[str, tuple[str, Call]] = {
             t.ones(1, 1, 2, 2), t.ones(1, 2, 2, 2), mode="none", align_corners=False
         ),
     ),
+    "padding of a grid": (
+        "expected padding_mode to be 'zeros', 'border', or 'reflection', but got: 'none'",
+        lambda t: t.nn.functional.grid_sample(
+            t.ones(1, 1, 2, 2), t.ones(1, 2, 2, 2), padding_mode="none", align_corners=False
+        ),
+    ),
+    "targets in rows": (
+        "Expected target size [2], but got [2, 1]",
+        lambda t: t.nn.functional.multi_margin_loss(t.ones(2, 3), t.tensor([[0], [1]])),
+    ),
     "grid of a line": (
         "affine_grid only supports 4D and 5D sizes",
         lambda t: t.nn.functional.affine_grid(t.ones(1, 2, 3), [1, 1, 2], align_corners=False),
