@@ -242,7 +242,11 @@ class _Runs:
 
     def _tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The tensors of a call's arguments, which are like those of the recording."""
-        layout, tensors = Layout.of(self._arguments(args, kwargs), "inputs of a program")
+        given = self._arguments(args, kwargs)
+        layout, tensors = Layout.of(given, "inputs of a program")
+        if not layout.matches(self._inputs):
+            given = _in_order(self._inputs.spec, given)
+            layout, tensors = Layout.of(given, "inputs of a program")
         if not layout.matches(self._inputs):
             wanted = _pytree.treespec_pprint(self._inputs.spec)
             raise RuntimeError(
@@ -292,6 +296,16 @@ class _Runs:
         _mark_trained(made)
         memo[id(self)] = made
         return made.train(self.training) if isinstance(made, ScriptModule) else made
+
+
+def _in_order(spec: Any, value: Any) -> Any:
+    """The value, its dicts in the order of their keys in a structure."""
+    if spec.type is dict and type(value) is dict and value.keys() == set(spec.context):
+        pairs = zip(spec.context, spec.children(), strict=True)
+        return {key: _in_order(child, value[key]) for key, child in pairs}
+    if spec.type in (tuple, list) and type(value) is spec.type and len(value) == spec.num_children:
+        return spec.type(map(_in_order, spec.children(), value))
+    return value
 
 
 class ScriptFunction(_Runs):
@@ -580,7 +594,10 @@ def freeze(
     """A copy whose parameters are constants, with what depends on them alone computed where it was
     traced. Of what was scripted parameters that are preserved stay such."""
     if not isinstance(mod, ScriptModule):
-        raise RuntimeError("jit.freeze: only what was traced can be frozen: use jit.trace")
+        raise RuntimeError(
+            "Freezing expects a ScriptModule as input. Please use torch.jit.script or "
+            "torch.jit.trace to script your 'nn.Module'."
+        )
     if mod.training:
         raise RuntimeError(
             "Freezing is currently only implemented for modules in eval mode. Please call .eval() "

@@ -339,3 +339,25 @@ def test_buffers_that_results_depend_on() -> None:
     parts = export(net, (x,)).run_decompositions()
     assert net.n.item() == 1 and "sinc" not in ops_of(parts)
     assert tn.equal(parts.module()(x)[0], tn.sinc(x) * 2)
+
+
+class Asks(nn.Module):
+    def forward(self, d: Any, *, more: Any = None) -> Any:
+        return d["a"] - d["b"]["x"] * 2 + (0 if more is None else more[0]["q"] - more[0]["p"])
+
+
+def test_dicts_are_in_any_order() -> None:
+    """Arguments go by their keys; other keys are refused."""
+    net, a, b = Asks(), tn.randn(2), tn.randn(2)
+    given, more = {"a": a, "b": {"x": b, "y": a}}, [{"q": a, "p": b}]
+    turned, turned_more = {"b": {"y": a, "x": b}, "a": a}, [{"p": b, "q": a}]
+    wanted = net(given, more=more)
+    ep = export(net, (given,), {"more": more})
+    for made in (ep.module(), unflatten(ep)):
+        assert tn.equal(made(turned, more=turned_more), wanted)
+    traced = tn.jit.trace(lambda d, m: net(d, more=m), (given, more), strict=False)
+    assert tn.equal(traced(turned, turned_more), wanted)
+    for call in (ep.module(), traced):
+        for wrong in ({"a": a}, {**given, "c": a}, {"a": a, "b": {"x": b, "z": a}}):
+            with pytest.raises(RuntimeError, match="recorded for arguments like"):
+                call(wrong, turned_more)

@@ -27,6 +27,7 @@ _FORMS = frozenset((
     "int_Tensor", "Tensor_mode_out", "decimals", "sections", "indices", "output", "input",
     "values", "self_Tensor", "self_Scalar", "size", "step", "ord_str", "p_str", "tensor_qparams",
     "Tensor_Scalar_out", "Tensor_Tensor_out", "Scalar_Tensor_out", "correction_out", "tensor_lr",
+    "self_int",
 ))  # fmt: skip
 _ARITHMETIC = frozenset(
     f"{name}{end}"
