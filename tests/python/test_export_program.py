@@ -349,6 +349,38 @@ def test_modules_that_are_called_for_what_they_write() -> None:
     assert tn.equal(tree(x), net(x)) and tree.count.n.item() == 2
 
 
+class Child(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("n", tn.tensor(10.0))
+
+    def forward(self, x: Any) -> Any:
+        self.n.add_(1)
+        x.relu_()
+        return x + 2
+
+
+class Parent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.child = Child()
+
+    def forward(self, x: Any) -> Any:
+        for _ in range(3):
+            y = self.child(x)
+            x = y + self.child.n + x * 4
+        return x
+
+
+def test_modules_that_write_can_be_replaced() -> None:
+    x = tn.tensor([-1.0, 2.0])
+    wanted = Parent()(x.clone())
+    tree = unflatten(export(Parent(), (x.clone(),)))
+    assert [n for n, _ in tree.named_modules()] == ["", "child"]
+    tree.set_submodule("child", Child())
+    assert tn.equal(tree(x.clone()), wanted)
+
+
 class Named(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -195,6 +195,8 @@ class _Builder:
             dtype = getattr(tenon, node["autocast"]) if node["autocast"] else None
             args, fn = (node["no_grad"], dtype, fn, *args), call_in_modes
         made = self.graph.call_function(fn, args, kwargs, name=name)
+        if itself or (node["in_place"] and isinstance(parts[0][1], dict)):
+            made.meta["itself"] = self.argument(parts[0][1])  # what it writes to and returns
         outs = node["outs"]
         if node["random"] or node["in_place"] or node["wrote"] or any(given):
             self.acting.append(made)

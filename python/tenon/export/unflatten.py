@@ -176,6 +176,17 @@ def _grouped(nodes: list[fx.Node], depth: int) -> list[tuple[list[fx.Node], Scop
     return found
 
 
+def _name_what_is_written(graph: fx.Graph) -> None:
+    """Who uses the result of a write uses what was written to: a module that writes to its
+    arguments or buffers gives nothing more for it, so that another one can be put in its place."""
+    for node in graph.nodes:
+        written = node.meta.get("itself")
+        while isinstance(written, fx.Node) and "itself" in written.meta:
+            written = written.meta["itself"]
+        if isinstance(written, fx.Node):
+            node.replace_all_uses_with(written)
+
+
 def unflatten(module: ExportedProgram, flat_args_adapter: Any = None) -> UnflattenedModule:
     """The program as a tree of modules with the names, parameters and buffers of the exported
     one, whose parts can be called, looked at and replaced. A second call of a module is another
@@ -184,6 +195,7 @@ def unflatten(module: ExportedProgram, flat_args_adapter: Any = None) -> Unflatt
     if "scope_of" not in note:
         raise RuntimeError("unflatten: the program was traced and not exported")
     flat = as_fx.graph_module(program)
+    _name_what_is_written(flat.graph)
     scopes = [tuple((p, int(i)) for p, i in s) for s in note["scopes"]]
     for node in flat.graph.nodes:
         at = node.meta.get("position")
