@@ -85,12 +85,12 @@ tn_status tni_composite_to_dense(const void *args, tn_tensor **rets) {
     sparse_places p;
     int64_t shape[TN_MAX_DIMS], order[TN_MAX_DIMS], block[2], n = 1;
     if (!tni_is_sparse(t)) return scope_finish(&s, scope_convert(&s, t, a->dtype), rets);
-    t = sparse_distinct(&s, t, false);
+    t = sparse_distinct(&s, t, sparse_is_half(tn_tensor_dtype(t)));
     if (s.st != TN_OK) return scope_finish(&s, NULL, rets);
     sparse_block_of(t, block);
     sparse_places_of(&s, t, &p);
     for (int32_t d = 0; d < p.n; d++) n *= p.grid[d];
-    tn_tensor *flat = sparse_gathered(&s, n, sparse_keys(&s, &p, 0, p.n), sparse_rows(&s, t));
+    tn_tensor *flat = sparse_placed(&s, n, sparse_keys(&s, &p, 0, p.n), sparse_rows(&s, t));
     if (tni_by_blocks(tn_tensor_layout(t)) && s.st == TN_OK) {
         int32_t rest = flat->v.ndim - 1, batch = p.n - 2, all = p.n + rest;
         for (int32_t d = 0; d < all; d++) {
@@ -134,8 +134,8 @@ static tn_tensor *read_coo(tni_scope *s, tn_tensor *t, const sparse_places *p) {
     tn_tensor *at = sparse_found(s, have, want, false), *most = NULL, *same = NULL;
     if (s->st != TN_OK) return NULL;
     if (n == 0)
-        return sparse_gathered(s, tn_tensor_numel(want), scope_narrow(s, at, 0, 0, 0),
-                               sparse_values(s, t));
+        return sparse_placed(s, tn_tensor_numel(want), scope_narrow(s, at, 0, 0, 0),
+                             sparse_values(s, t));
     tn_status st = tn_minimum(at, tn_scalar_box_init(&zero, tn_scalar_int(n - 1)), &most);
     at = scope_take(s, st, most);
     tn_tensor *key = sparse_pick(s, have, 0, at);
@@ -388,7 +388,7 @@ static tn_tensor *block_up(tni_scope *s, sparse_places *p, tn_tensor *rows, cons
     int64_t size = block[0] * block[1];
     tn_tensor *in = scope_add(s, sparse_times(s, inner[0], block[1]), inner[1]);
     tn_tensor *to = scope_add(s, sparse_times(s, which, size), in);
-    tn_tensor *values = sparse_gathered(s, n * size, to, rows);
+    tn_tensor *values = sparse_placed(s, n * size, to, rows);
     p->at = different_places(s, p->at, n, which);
     if (s->st != TN_OK) return NULL;
     shape[0] = n, shape[1] = block[0], shape[2] = block[1];

@@ -229,7 +229,7 @@ static tn_tensor *sum_with_dense(tni_scope *s, tn_tensor *dense, tn_tensor *t, t
                                  int32_t dtype, tn_tensor *target) {
     sparse_places p;
     int64_t n = 1;
-    t = sparse_distinct(s, sparse_to_coo(s, t), false);
+    t = sparse_distinct(s, sparse_to_coo(s, t), sparse_is_half(dtype));
     if (s->st != TN_OK) return NULL;
     sparse_places_of(s, t, &p);
     for (int32_t d = 0; d < p.n; d++) n *= p.grid[d];

@@ -261,11 +261,12 @@ void sparse_swap(tni_scope *s, sparse_places *p) {
 
 /* ---- Sums of rows ------------------------------------------------------------------------------*/
 
-tn_tensor *sparse_gathered(tni_scope *s, int64_t n, tn_tensor *index, tn_tensor *source) {
+static tn_tensor *added_up(tni_scope *s, int64_t n, tn_tensor *index, tn_tensor *source,
+                           int32_t sums) {
     tn_tensor *zeros = NULL, *r = NULL;
     int64_t shape[TN_MAX_DIMS];
     if (s->st != TN_OK) return NULL;
-    int32_t dtype = tn_tensor_dtype(source), sums = dtype == TN_BOOL ? TN_U8 : dtype;
+    int32_t dtype = tn_tensor_dtype(source);
     for (int32_t d = 0; d < source->v.ndim; d++) shape[d] = source->v.shape[d];
     shape[0] = n;
     tn_status st = tn_zeros(tn_ints_of(shape, source->v.ndim), sums, tni_device_of(source), &zeros);
@@ -274,4 +275,17 @@ tn_tensor *sparse_gathered(tni_scope *s, int64_t n, tn_tensor *index, tn_tensor 
     if (s->st != TN_OK) return NULL;
     st = tn_index_add(zeros, 0, index, source, tn_scalar_int(1), &r);
     return scope_convert(s, scope_take(s, st, r), dtype);
+}
+
+tn_tensor *sparse_placed(tni_scope *s, int64_t n, tn_tensor *index, tn_tensor *source) {
+    if (s->st != TN_OK) return NULL;
+    int32_t dtype = tn_tensor_dtype(source);
+    return added_up(s, n, index, source, dtype == TN_BOOL ? TN_U8 : dtype);
+}
+
+tn_tensor *sparse_gathered(tni_scope *s, int64_t n, tn_tensor *index, tn_tensor *source) {
+    if (s->st != TN_OK) return NULL;
+    int32_t dtype = tn_tensor_dtype(source);
+    return sparse_is_half(dtype) ? added_up(s, n, index, source, TN_F32)
+                                 : sparse_placed(s, n, index, source);
 }

@@ -44,7 +44,11 @@ bool sparse_rising(tni_scope *s, tn_tensor *keys);
 void sparse_swap(tni_scope *s, sparse_places *p);
 /* Rows of values in the places' order: (nnz, ...). */
 tn_tensor *sparse_rows(tni_scope *s, tn_tensor *t);
-/* zeros(n, ...) with rows of source added at index, in any dtype. */
+/* Whether sums of many elements in the dtype are made in float32. */
+static inline bool sparse_is_half(int32_t dtype) { return dtype == TN_F16 || dtype == TN_BF16; }
+/* zeros(n, ...) with rows of source at index, of halves one for each place. */
+tn_tensor *sparse_placed(tni_scope *s, int64_t n, tn_tensor *index, tn_tensor *source);
+/* zeros(n, ...) with rows of source added at index; halves are added in float32. */
 tn_tensor *sparse_gathered(tni_scope *s, int64_t n, tn_tensor *index, tn_tensor *source);
 /* In layout COO; in the layout and block size of `like`. */
 tn_tensor *sparse_to_coo(tni_scope *s, tn_tensor *t);

@@ -1,4 +1,5 @@
-"""tenon.sparse.mm with reduce: products of a compressed matrix whose rows are reduced otherwise."""
+"""tenon.sparse.mm with reduce: products of a compressed matrix whose rows are reduced otherwise.
+Sums of halves."""
 
 import numpy as np
 import pytest
@@ -87,3 +88,25 @@ def test_slices():
         x.to_sparse().unbind(3)
     with pytest.raises(IndexError, match="no dimensions"):
         tn.tensor(2.0).to_sparse().unbind()
+
+
+@pytest.mark.parametrize("dtype", [tn.float16, tn.bfloat16])
+def test_many_halves_at_one_place_are_added_in_float32(dtype: tn.dtype) -> None:
+    """In bfloat16 a sum of ones stays at 256, in float16 one of quarters at 512."""
+    each = 1.0 if dtype is tn.bfloat16 else 0.25
+    values = tn.full((4096, 2), each, dtype=dtype)
+    s = tn.sparse_coo_tensor(tn.zeros(1, 4096, dtype=tn.int64), values, (3, 2))
+    want = [[4096 * each] * 2, [0.0] * 2, [0.0] * 2]
+    assert s.coalesce().values().tolist() == want[:1]
+    assert s.to_dense().tolist() == want
+    assert tn.zeros(3, 2, dtype=dtype).add_(s).tolist() == want
+    assert (tn.zeros(3, 2, dtype=dtype) + s).tolist() == want
+    row = tn.stack([tn.zeros(4096, dtype=tn.int64), tn.arange(4096)])
+    wide = tn.sparse_coo_tensor(row, values[:, 0], (2, 4096))
+    assert (wide @ values).tolist() == [[4096 * each * each] * 2, [0.0] * 2]
+    weight = tn.zeros(3, 2, dtype=dtype, requires_grad=True)
+    places = tn.zeros(4096, dtype=tn.int64)
+    tn.nn.functional.embedding_bag(
+        places, weight, tn.arange(0, 4096, 4), mode="sum", sparse=True
+    ).backward(tn.full((1024, 2), each, dtype=dtype))
+    assert weight.grad.to_dense().tolist() == want
