@@ -71,9 +71,8 @@ static tn_status take_out(const tn_op *op, const void *args, tn_tensor *given, t
 }
 
 tn_status tni_lay_as_image(const tn_tensor *like, tn_tensor *t, tn_tensor **ret) {
-    uint64_t lies = like->v.word & (TN_W_CHANNELS_LAST | TN_W_CONTIGUOUS);
     int32_t format = like->v.ndim == 4 ? TN_FORMAT_CHANNELS_LAST : TN_FORMAT_CHANNELS_LAST_3D;
-    if (lies == TN_W_CHANNELS_LAST && t->v.ndim == like->v.ndim)
+    if (t->v.ndim == like->v.ndim && tni_lies_channels_last(&like->v))
         return tn_contiguous(t, format, ret);
     *ret = tn_tensor_ref(t);
     return TN_OK;

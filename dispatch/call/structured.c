@@ -148,7 +148,7 @@ static bool images_lie_last(const structured *s) {
     bool last = false;
     for (int i = 0; i < s->op->nin; i++) {
         const tn_tensor *t = tni_in_slot(s->op, s->args, i);
-        last |= t && (t->v.word & (TN_W_CHANNELS_LAST | TN_W_CONTIGUOUS)) == TN_W_CHANNELS_LAST;
+        last |= t && tni_lies_channels_last(&t->v);
     }
     return last;
 }

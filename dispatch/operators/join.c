@@ -128,8 +128,7 @@ static tn_status cat_shape(const tn_cat_args *a, int32_t *ret_ndim, int64_t *ret
                            "zero-dimensional tensor (at position %lld) cannot be concatenated",
                            (long long)i);
         if (skipped(v)) continue;
-        if (!(v->word & TN_W_CHANNELS_LAST) || (v->word & TN_W_CONTIGUOUS))
-            *ret_channels_last = false;
+        if (!tni_lies_channels_last(v)) *ret_channels_last = false;
         if (!model) {
             model = v;
             TN_TRY(tni_wrap_dim(a->dim, v->ndim, ret_dim));

@@ -143,6 +143,21 @@ void tni_tensor_refresh(tn_tensor *t) {
     v->word = w;
 }
 
+bool tni_lies_channels_last(const tn_view *v) {
+    const int8_t *order = v->ndim == 4 ? nhwc : ndhwc;
+    uint64_t least = 0; /* unsigned: a memory-less tensor's may pass 2^63 */
+    if ((v->ndim != 4 && v->ndim != 5) || v->strides[1] == 0) return false;
+    for (int32_t k = 0; k < v->ndim; k++) {
+        int32_t d = order[k];
+        uint64_t stride = (uint64_t)v->strides[d];
+        if (v->shape[d] == 0 || stride < least) return false;
+        if (d == 0 && least == (uint64_t)v->strides[1])
+            return false; /* single places lie as rows */
+        least = stride * (uint64_t)v->shape[d];
+    }
+    return true;
+}
+
 static void strides_in_order(int32_t ndim, const int64_t *shape, const int8_t *order,
                              int64_t *strides) {
     uint64_t s = 1;

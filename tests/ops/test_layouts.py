@@ -90,6 +90,39 @@ def test_results_of_images_lie_as_they_do(name: str) -> None:
     assert name == "a filter" or want.is_contiguous()
 
 
+SHOWN: dict[str, Any] = {  # name: (a view of images whose channels lie together, whether it shows)
+    "sliced": (lambda x: x[:, :, 1:, 1:], True),
+    "every second": (lambda x: x[:, :, ::2, ::2], True),
+    "one image": (lambda x: x[:1], True),
+    "one image of its own": (lambda x: x[0][None], False),
+    "one channel": (lambda x: x[:, :1], True),
+    "one place": (lambda x: x[:, :, :1, :1], True),
+    "channels by themselves": (lambda x: x[:, :, 0, 0][:, :, None, None], False),
+    "turned": (lambda x: x.mT, False),
+    "repeated": (lambda x: x[:, :1].expand(-1, 4, -1, -1), False),
+}
+LOOKED_AT: dict[str, Any] = {
+    "conv2d": lambda x: F.conv2d(x, tn.randn(4, x.shape[1], 1, 1)),
+    "avg_pool2d": lambda x: F.avg_pool2d(x, 1),
+    "cat": lambda x: tn.cat([x] * 3, 1),
+    **{mode: lambda x, mode=mode: F.interpolate(x, (3, 3), mode=mode)
+       for mode in ("nearest", "nearest-exact", "bilinear", "bicubic", "area")},
+    "pixel_shuffle": lambda x: F.pixel_shuffle(tn.cat([x] * 4, 1), 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("view", SHOWN)
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_views_of_images_show_how_they_lie(name: str, view: str) -> None:
+    take, last = SHOWN[view]
+    x = take(tn.randn(2, 4, 6, 6).to(memory_format=tn.channels_last))
+    got = LOOKED_AT[name](x)
+    assert got.is_contiguous(memory_format=tn.channels_last if last else tn.contiguous_format)
+    assert got.stride(1) == 1 or not last or got.shape[1] == 1
+    packed = LOOKED_AT[name](x.clone(memory_format=tn.contiguous_format))
+    assert name == "conv2d" or tn.equal(got, packed)
+
+
 def test_volumes_lie_as_they_did_too() -> None:
     x = tn.randn(2, 4, 5, 5, 5).to(memory_format=tn.channels_last_3d)
     assert F.conv3d(x, tn.randn(4, 4, 3, 3, 3)).stride() == (108, 1, 36, 12, 4)

@@ -22,12 +22,24 @@ def known_as(result: Any, name: str) -> Any:
     return _C._known_as(result, name)
 
 
+def format_of(input: Any) -> Any:
+    """The memory format of results that follow `input`: channels last where its strides rise in
+    that order, whatever lies between its elements, as dispatch/tensor/tensor.c has it."""
+    shape, strides = input.shape, input.stride()
+    least, spatial = 0, range(2, len(shape))
+    if len(shape) not in _LAST or strides[1] == 0:
+        return tenon.contiguous_format
+    for d in (1, *reversed(spatial), 0):
+        if shape[d] == 0 or strides[d] < least or (d == 0 and least == strides[1]):
+            return tenon.contiguous_format
+        least = strides[d] * shape[d]
+    return _LAST[len(shape)]
+
+
 def laid_as(result: Any, input: Any) -> Any:
     """The result, channels last where the input's images lie so."""
-    last = _LAST.get(input.dim())
-    if last is None or input.is_contiguous() or not input.is_contiguous(memory_format=last):
-        return result
-    return result.contiguous(memory_format=last)
+    form = format_of(input)
+    return result if form is tenon.contiguous_format else result.contiguous(memory_format=form)
 
 
 def image(result: Any, input: Any, name: str) -> Any:

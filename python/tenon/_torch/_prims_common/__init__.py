@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import tenon
 from tenon import Tensor
 from tenon._tensor.dims import wrapped_dim
+from tenon.nn._results import format_of as suggest_memory_format  # noqa: F401 - PyTorch's name
 
 ShapeType: TypeAlias = Sequence[int]
 StrideType: TypeAlias = Sequence[int]
@@ -165,17 +166,6 @@ def is_contiguous(a: Tensor) -> bool:
 
 
 is_contiguous_or_false = is_contiguous
-
-
-def suggest_memory_format(x: Tensor) -> Any:
-    """The format in which a tensor lies."""
-    if x.ndim == 4 and not x.is_contiguous():
-        last = x.is_contiguous(memory_format=tenon.channels_last)
-        return tenon.channels_last if last else tenon.contiguous_format
-    if x.ndim == 5 and not x.is_contiguous():
-        last = x.is_contiguous(memory_format=tenon.channels_last_3d)
-        return tenon.channels_last_3d if last else tenon.contiguous_format
-    return tenon.contiguous_format
 
 
 def canonicalize_dim(rank: int, idx: int, wrap_scalar: bool = True) -> int:
