@@ -206,3 +206,22 @@ def test_files_of_the_older_weight_norm_are_read():
     twin = copy.deepcopy(net)
     twin.load_state_dict(net.state_dict())
     assert twin[0].weight.tolist() == [[2, 0, 0], [0, 3, 0]]
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5), (5, 3), (2, 4, 3)])
+def test_reflections_begin_at_the_weight_without_a_base(shape):
+    """Q of the weight's decomposition whose R has a positive diagonal; an assigned value too."""
+    layer = nn.Module()
+    layer.weight = nn.Parameter(tenon.randn(shape, dtype=tenon.float64))
+    start = layer.weight.detach().clone()
+    parametrizations.orthogonal(
+        layer, "weight", orthogonal_map="householder", use_trivialization=False
+    )
+    for value in (start, tenon.randn(shape, dtype=tenon.float64), tenon.eye(*shape[-2:]).double()):
+        if value is not start:
+            layer.weight = value.expand(shape)
+        tall = value.shape[-2] >= value.shape[-1]
+        q, r = tenon.linalg.qr(value if tall else value.mT)
+        want = q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+        got = layer.weight if tall else layer.weight.mT
+        np.testing.assert_allclose(got.detach(), want.expand(got.shape), atol=1e-12)

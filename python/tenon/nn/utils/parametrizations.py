@@ -141,6 +141,17 @@ def _reflected(vectors: Tensor, factors: Tensor) -> Tensor:
     return q
 
 
+def _vectors_and_signs(matrix: Tensor) -> Tensor:
+    """The vectors of the reflections that make Q of a matrix, below a diagonal of the signs of
+    Q's columns. A column that no reflection touched is turned once more: `_reflected` makes one
+    out of a vector of zeros too."""
+    vectors, factors = tenon.geqrf(matrix)
+    signs = vectors.diagonal(dim1=-2, dim2=-1)
+    signs.sign_()
+    signs[factors == 0.0] *= -1
+    return vectors
+
+
 class _Orthogonal(Module):
     """An orthogonal matrix for each lower triangular or skew-symmetric one, times a base that is
     chosen when a value is assigned."""
@@ -191,12 +202,16 @@ class _Orthogonal(Module):
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of "
                 f"shape {Q.shape}."
             )
+        wide = Q.size(-2) < Q.size(-1)
+        matrix = Q.mT if wide else Q
         if not hasattr(self, "base"):
+            if self.orthogonal_map == "householder":
+                vectors = _vectors_and_signs(matrix)
+                return vectors.mT if wide else vectors
             raise NotImplementedError(
                 "It is not possible to assign to the matrix exponential or the Cayley "
                 "parametrizations when use_trivialization=False."
             )
-        matrix = Q.mT if Q.size(-2) < Q.size(-1) else Q
         rows, columns = matrix.shape[-2:]
         if rows != columns:
             more = tenon.randn(
