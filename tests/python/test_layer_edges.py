@@ -156,7 +156,7 @@ def test_hooks_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
         (every.register_module_backward_hook, every.register_module_full_backward_hook),
         (every.register_module_full_backward_hook, every.register_module_backward_hook),
     ):
-        monkeypatch.setattr(_calls, "_global_full_backward", None)
+        monkeypatch.setattr(_calls, "_global_is_full_backward_hook", None)
         handle = first(hook)
         try:
             with pytest.raises(RuntimeError, match="Cannot use both regular"):
@@ -248,3 +248,35 @@ def test_masks_of_attention_are_merged() -> None:
 def test_an_empty_batch_is_not_packed() -> None:
     with pytest.raises(RuntimeError, match="Cannot pack empty tensors"):
         tn.nn.utils.rnn.pack_padded_sequence(tn.ones(3, 0, 1), tn.ones(0, dtype=tn.int64))
+
+
+def test_hooks_are_found_by_their_names() -> None:
+    """Where PyTorch has them; a handle knows the dictionaries that it is in."""
+    from tenon.nn.modules import module
+
+    register = module.register_module_forward_hook
+    handle = register(lambda m, args, kwargs, out: None, with_kwargs=True, always_call=True)
+    kept = [module._global_forward_hooks, module._global_forward_hooks_with_kwargs,
+            module._global_forward_hooks_always_called]  # fmt: skip
+    assert [list(hooks) for hooks in kept] == [[handle.id]] * 3
+    assert handle.hooks_dict_ref() is kept[0]
+    assert {id(ref()) for ref in handle.extra_dict_ref} > {id(kept[1]), id(kept[2])}
+    handle.remove()
+    before = module.register_module_forward_pre_hook(lambda m, args: None)
+    backward = module.register_module_full_backward_pre_hook(lambda m, out: None)
+    assert before.hooks_dict_ref() is module._global_forward_pre_hooks
+    assert backward.hooks_dict_ref() is module._global_backward_pre_hooks
+    before.remove()
+    backward.remove()
+    assert not any(map(len, (*kept, module._global_forward_pre_hooks)))
+
+
+def test_a_buffer_takes_no_attributes_place() -> None:
+    net = nn.Module()
+    net.size = 5
+    with pytest.raises(KeyError, match="attribute 'size' already exists"):
+        net.size = nn.Buffer(tn.ones(1))
+    assert net.size == 5 and not net._buffers
+    net.kept = nn.Buffer(tn.ones(1))
+    net.kept = nn.Buffer(tn.zeros(2), persistent=False)
+    assert net.kept.shape == (2,) and not net.state_dict()

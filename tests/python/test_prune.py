@@ -80,3 +80,18 @@ def test_wrong_uses_leave_the_module_as_it_was():
     with pytest.raises(IndexError):
         prune.ln_structured(layer, "weight", 1, n=1, dim=2)
     assert sorted(layer.state_dict()) == ["bias", "weight"] and not layer._buffers
+
+
+def test_amounts_are_parts_or_numbers():
+    count = prune._compute_nparams_toprune
+    assert [count(0, 15), count(10, 15), count(1, 15), count(1.0, 15), count(0.4, 17)] == [
+        0, 10, 1, 15, 7
+    ]  # fmt: skip
+    for amount in (0.34, 1500, 0, 1.0):
+        prune._validate_pruning_amount_init(amount)
+    for amount, error in (("all", TypeError), (1.1, ValueError), (-10, ValueError)):
+        with pytest.raises(error, match="amount"):
+            prune._validate_pruning_amount_init(amount)
+    prune._validate_pruning_amount(0.3, 0)
+    with pytest.raises(ValueError, match="amount=20 should be smaller"):
+        prune._validate_pruning_amount(20, 19)

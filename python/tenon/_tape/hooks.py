@@ -15,26 +15,32 @@ class RemovableHandle:
     """Removes a hook from the dictionary it was put into; also a context manager."""
 
     next_id: int = 0
-    _dicts: tuple[weakref.ref[Any], ...]
+    hooks_dict_ref: weakref.ref[Any]
+    extra_dict_ref: tuple[weakref.ref[Any], ...]
 
     def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
         extras = extra_dict if isinstance(extra_dict, list) else [extra_dict]
         self.id = RemovableHandle.next_id
         RemovableHandle.next_id += 1
-        self._dicts = tuple(weakref.ref(d) for d in (hooks_dict, *extras) if d is not None)
+        self._keep(hooks_dict, [d for d in extras if d is not None])
+
+    def _keep(self, hooks: Any, extras: Sequence[Any]) -> None:
+        self.hooks_dict_ref = weakref.ref(hooks)
+        self.extra_dict_ref = tuple(weakref.ref(d) for d in extras)
 
     def remove(self) -> None:
-        for ref in self._dicts:
+        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = ref()
             if hooks is not None:
                 hooks.pop(self.id, None)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return tuple(ref() for ref in self._dicts), self.id
+        return (self.hooks_dict_ref(), *[ref() for ref in self.extra_dict_ref]), self.id
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         dicts, self.id = state
-        self._dicts = tuple(weakref.ref(OrderedDict() if d is None else d) for d in dicts)
+        hooks, *extras = [OrderedDict() if d is None else d for d in dicts]
+        self._keep(hooks, extras)
         RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
 
     def __enter__(self) -> RemovableHandle:
@@ -48,7 +54,7 @@ class TensorHookHandle(RemovableHandle):
     """The handle of a hook on a tensor or a node, which the core keeps."""
 
     def __init__(self, hook: Any) -> None:
-        super().__init__(None)
+        super().__init__(OrderedDict())
         self._hook = hook
 
     def remove(self) -> None:
@@ -59,7 +65,7 @@ class Handles(RemovableHandle):
     """Several handles as one."""
 
     def __init__(self, handles: Sequence[RemovableHandle]) -> None:
-        super().__init__(None)
+        super().__init__(OrderedDict())
         self._handles = tuple(handles)
 
     def remove(self) -> None:

@@ -11,15 +11,15 @@ from typing import Any
 from tenon import _C, Tensor
 from tenon._tape.hooks import BackwardHook, RemovableHandle, add_hook
 
-_global_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-_global_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-_global_with_kwargs: OrderedDict[int, bool] = OrderedDict()
-_global_always: OrderedDict[int, bool] = OrderedDict()
+_global_forward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_forward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
+_global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
 _global_backward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _global_backward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 # Every global hook leaves its id here too, so that a call asks one question about all of them.
 _global_any: OrderedDict[int, bool] = OrderedDict()
-_global_full_backward: bool | None = None
+_global_is_full_backward_hook: bool | None = None
 
 _MIXED_BACKWARD = (
     "Cannot use both regular backward hooks and full backward hooks on a {}. "
@@ -29,7 +29,7 @@ _MIXED_BACKWARD = (
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """hook(module, args) runs before the forward of every module."""
-    return add_hook(_global_pre_hooks, hook, _global_any)
+    return add_hook(_global_forward_pre_hooks, hook, _global_any)
 
 
 def register_module_forward_hook(
@@ -37,16 +37,16 @@ def register_module_forward_hook(
 ) -> RemovableHandle:
     """hook(module, args, output) runs after the forward of every module."""
     extra = [_global_any]
-    extra += [_global_with_kwargs] if with_kwargs else []
-    extra += [_global_always] if always_call else []
-    return add_hook(_global_hooks, hook, tuple(extra))
+    extra += [_global_forward_hooks_with_kwargs] if with_kwargs else []
+    extra += [_global_forward_hooks_always_called] if always_call else []
+    return add_hook(_global_forward_hooks, hook, tuple(extra))
 
 
 def _register_global_backward(hook: Callable[..., Any], full: bool) -> RemovableHandle:
-    global _global_full_backward
-    if _global_full_backward is (not full):
+    global _global_is_full_backward_hook
+    if _global_is_full_backward_hook is (not full):
         raise RuntimeError(_MIXED_BACKWARD.format("Module") + " (global)")
-    _global_full_backward = full
+    _global_is_full_backward_hook = full
     return add_hook(_global_backward_hooks, hook, _global_any)
 
 
@@ -203,14 +203,14 @@ class CallMixin(_C._ModuleCall):
         """Full and older backward hooks, the global ones first."""
         full: list[Callable[..., Any]] = []
         older: list[Callable[..., Any]] = []
-        (full if _global_full_backward else older).extend(_global_backward_hooks.values())
+        (full if _global_is_full_backward_hook else older).extend(_global_backward_hooks.values())
         (full if self._is_full_backward_hook else older).extend(self._backward_hooks.values())
         return full, older
 
     def _run_pre_hooks(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        for key, hook in (*_global_pre_hooks.items(), *self._forward_pre_hooks.items()):
+        for key, hook in (*_global_forward_pre_hooks.items(), *self._forward_pre_hooks.items()):
             if key in self._forward_pre_hooks_with_kwargs:
                 answer = hook(self, args, kwargs)
                 if answer is not None:
@@ -229,7 +229,7 @@ class CallMixin(_C._ModuleCall):
     def _run_forward_hook(
         self, key: int, hook: Callable[..., Any], args: Any, kwargs: Any, result: Any
     ) -> Any:
-        if key in self._forward_hooks_with_kwargs or key in _global_with_kwargs:
+        if key in self._forward_hooks_with_kwargs or key in _global_forward_hooks_with_kwargs:
             answer = hook(self, args, kwargs, result)
         else:
             answer = hook(self, args, result)
@@ -250,7 +250,7 @@ class CallMixin(_C._ModuleCall):
                 carrier = BackwardHook(self, full, pre_backward)
                 args = carrier.setup_input(args)
             result = self.forward(*args, **kwargs)
-            for key, hook in (*_global_hooks.items(), *self._forward_hooks.items()):
+            for key, hook in (*_global_forward_hooks.items(), *self._forward_hooks.items()):
                 done.add(key)
                 result = self._run_forward_hook(key, hook, args, kwargs, result)
             if carrier is not None:
@@ -273,14 +273,14 @@ class CallMixin(_C._ModuleCall):
 
     def _run_always_called(self, done: set[int], args: Any, kwargs: Any, result: Any) -> None:
         """After a failure: the hooks that asked to run in any case and have not run yet."""
-        always = {**_global_always, **self._forward_hooks_always_called}
-        for key, hook in (*_global_hooks.items(), *self._forward_hooks.items()):
+        always = {**_global_forward_hooks_always_called, **self._forward_hooks_always_called}
+        for key, hook in (*_global_forward_hooks.items(), *self._forward_hooks.items()):
             if key not in always or key in done:
                 continue
             try:
                 result = self._run_forward_hook(key, hook, args, kwargs, result)
             except Exception as error:
-                kind = "global module" if key in _global_always else "module"
+                kind = "global module" if key in _global_forward_hooks_always_called else "module"
                 warnings.warn(
                     f"{kind} forward hook with ``always_call=True`` raised an exception "
                     f"that was silenced as another error was raised in forward: {error}",

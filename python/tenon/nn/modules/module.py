@@ -15,8 +15,14 @@ import tenon
 from tenon import Tensor
 from tenon import __future__ as conversion
 from tenon._tensor.functions import dtype_named
-from tenon.nn.modules._calls import (
+from tenon.nn.modules._calls import (  # noqa: F401 - PyTorch's names are found here
     CallMixin,
+    _global_backward_hooks,
+    _global_backward_pre_hooks,
+    _global_forward_hooks,
+    _global_forward_hooks_always_called,
+    _global_forward_hooks_with_kwargs,
+    _global_forward_pre_hooks,
     register_module_backward_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -304,8 +310,6 @@ class Module(StateMixin, CallMixin, SlotsMixin):
                 f"cannot assign '{_typename(value)}' as buffer '{name}' "
                 f"({_typename(Buffer)}, {_typename(Tensor)} or None expected)"
             )
-        if name not in self._buffers:
-            self._forget(name)
         if marked:
             # A class may have a register_buffer of its own that knows nothing of `persistent`.
             self.register_buffer(name, value, **({} if value.persistent else {"persistent": False}))

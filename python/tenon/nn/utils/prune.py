@@ -174,29 +174,42 @@ class Identity(BasePruningMethod):
         return default_mask
 
 
+def _validate_pruning_amount_init(amount: float) -> None:
+    """Refuses what is neither a part nor a number of elements."""
+    if isinstance(amount, bool) or not isinstance(amount, (int, float, Integral)):
+        raise TypeError(f"Invalid type of amount: {amount}. Must be int or float.")
+    whole = isinstance(amount, Integral)
+    if amount < 0 or (not whole and amount > 1.0):
+        raise ValueError(
+            f"amount={amount} should either be a float in the range [0, 1] or a "
+            "non-negative integer"
+        )
+
+
+def _validate_pruning_amount(amount: float, tensor_size: int) -> None:
+    """Refuses a number of elements that are not there."""
+    if isinstance(amount, Integral) and amount > tensor_size:
+        raise ValueError(
+            f"amount={amount} should be smaller than the number of parameters to "
+            f"prune={tensor_size}"
+        )
+
+
+def _compute_nparams_toprune(amount: float, tensor_size: int) -> int:
+    """How many elements an amount stands for."""
+    return int(amount) if isinstance(amount, Integral) else round(amount * tensor_size)
+
+
 class _ByAmount(BasePruningMethod):
     """A part, or a number, of what is there."""
 
     def __init__(self, amount: float) -> None:
-        if isinstance(amount, bool) or not isinstance(amount, (int, float, Integral)):
-            raise TypeError(f"Invalid type of amount: {amount}. Must be int or float.")
-        whole = isinstance(amount, Integral)
-        if amount < 0 or (not whole and amount > 1.0):
-            raise ValueError(
-                f"amount={amount} should either be a float in the range [0, 1] or a "
-                "non-negative integer"
-            )
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
     def _count(self, size: int) -> int:
-        if not isinstance(self.amount, Integral):
-            return round(self.amount * size)
-        if self.amount > size:
-            raise ValueError(
-                f"amount={self.amount} should be smaller than the number of parameters to "
-                f"prune={size}"
-            )
-        return int(self.amount)
+        _validate_pruning_amount(self.amount, size)
+        return _compute_nparams_toprune(self.amount, size)
 
 
 class RandomUnstructured(_ByAmount):
