@@ -179,6 +179,16 @@ class FunctionEvent:
         return self.name
 
     @property
+    def cpu_time(self) -> float:
+        """The time of this one call."""
+        return self.cpu_time_total
+
+    @property
+    def is_user_annotation(self) -> bool:
+        """Whether a program named it, by record_function."""
+        return self.kind == "range"
+
+    @property
     def end(self) -> float:
         return self.start + self.cpu_time_total
 
@@ -197,6 +207,7 @@ class FunctionEventAvg:
     self_cpu_memory_usage: int = 0
     device_time_total: float = 0.0
     self_device_time_total: float = 0.0
+    is_user_annotation: bool = False
 
     def add(self, event: FunctionEvent | FunctionEventAvg) -> None:
         self.count += getattr(event, "count", 1)
@@ -209,11 +220,13 @@ class FunctionEventAvg:
         return self.cpu_time_total / self.count if self.count else 0.0
 
 
-def _time(microseconds: float) -> str:
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if microseconds >= size:
-            return f"{microseconds / size:.3f}{unit}"
-    return f"{microseconds:.3f}us"
+_UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
+
+
+def _time(microseconds: float, unit: str | None = None) -> str:
+    if unit is None:
+        unit = next((u for u, size in _UNITS.items() if microseconds >= size), "us")
+    return f"{microseconds / _UNITS[unit]:.3f}{unit}"
 
 
 # Columns by which PyTorch's tables can be sorted and that have no clock or counter here.
@@ -251,9 +264,15 @@ class EventList(list[FunctionEventAvg]):
         max_shapes_column_width: int = 80,
         header: str | None = None,
         top_level_events_only: bool = False,
+        time_unit: str | None = None,
     ) -> str:
         """As text; `sort_by` is count, cpu_time, cpu_time_total or self_cpu_time_total. By a
-        column that is not measured, such as the times of a GPU, the order stays."""
+        column that is not measured, such as the times of a GPU, the order stays. time_unit: s, ms
+        or us for all times, else one that fits each."""
+        if time_unit is not None and time_unit not in _UNITS:
+            raise ValueError(
+                f"table: time_unit must be one of {list(_UNITS)}, but got {time_unit!r}"
+            )
         del max_src_column_width, max_shapes_column_width, top_level_events_only
         rows = list(self)
         if sort_by is not None and (sort_by in _COLUMNS or sort_by not in _UNMEASURED):
@@ -265,7 +284,9 @@ class EventList(list[FunctionEventAvg]):
         cells = [titles]
         for a in rows[: row_limit if row_limit >= 0 else None]:
             share = 100 * a.self_cpu_time_total / total if total else 0.0
-            times = [_time(t) for t in (a.self_cpu_time_total, a.cpu_time_total, a.cpu_time)]
+            times = [
+                _time(t, time_unit) for t in (a.self_cpu_time_total, a.cpu_time_total, a.cpu_time)
+            ]
             name = a.key
             if 3 < max_name_column_width < len(name):
                 name = name[: max_name_column_width - 3] + "..."
@@ -278,7 +299,7 @@ class EventList(list[FunctionEventAvg]):
         ]
         above = [header] if header else []
         text = [*above, rule, lines[0], rule, *lines[1:], rule]
-        return "\n".join([*text, f"Self CPU time total: {_time(total)}"]) + "\n"
+        return "\n".join([*text, f"Self CPU time total: {_time(total, time_unit)}"]) + "\n"
 
     def __str__(self) -> str:
         return self.table()
@@ -358,8 +379,9 @@ class profile:  # noqa: N801 - PyTorch's name
             _library.check(_lib.tn_profiler_start())
         elif self._recording and not wanted:
             _library.check(_lib.tn_profiler_stop())
-            self._events = _read()
-            _find_self_times(self._events)
+            events = _read()
+            _find_self_times(events)
+            self._events = [*self._events, *events] if self.acc_events else events
         self._recording = wanted
 
     def _go_to(self, action: ProfilerAction) -> None:
@@ -427,7 +449,8 @@ class profile:  # noqa: N801 - PyTorch's name
         averages: dict[str, FunctionEventAvg] = {}
         for event in self._events:
             if event.kind != "mark":
-                averages.setdefault(event.name, FunctionEventAvg(event.name)).add(event)
+                fresh = FunctionEventAvg(event.name, is_user_annotation=event.is_user_annotation)
+                averages.setdefault(event.name, fresh).add(event)
         return EventList(averages.values())
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:

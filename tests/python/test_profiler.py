@@ -264,3 +264,38 @@ def test_what_can_be_measured() -> None:
         assert row.input_shapes == row.stack == [] and row.self_cpu_memory_usage == 0
     with pytest.raises(AssertionError, match="Step must be non-negative. Got -1"):
         tn.profiler.schedule(wait=0, warmup=0, active=1)(-1)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "active", "repeat", "gathered", "last"),
+    [(0, 1, 1, 1, 1), (0, 5, 10, 50, 5), (10, 10, 4, 40, 10), (1, 5, 0, 83, 3)],
+)
+def test_events_of_all_rounds_are_kept_where_asked(
+    warmup: int, active: int, repeat: int, gathered: int, last: int
+) -> None:
+    plan = tn.profiler.schedule(wait=0, warmup=warmup, active=active, repeat=repeat)
+    x = tn.ones(1)
+    for keeps, want in ((True, gathered), (False, last)):
+        with profile(schedule=plan, acc_events=keeps) as prof:
+            for _ in range(100):
+                x.neg()
+                prof.step()
+        counts = {average.key: average.count for average in prof.key_averages()}
+        assert counts["aten::neg"] == want
+
+
+def test_times_of_one_call_units_and_names_given_by_programs() -> None:
+    with profile() as prof:
+        with record_function("mine"):
+            tn.ones(2).neg()
+    for event in prof.events():
+        assert event.cpu_time == event.cpu_time_total
+        assert event.is_user_annotation == (event.name == "mine")
+    averages = prof.key_averages()
+    assert {a.key for a in averages if a.is_user_annotation} == {"mine"}
+    for unit, size in (("s", 1e6), ("ms", 1e3), ("us", 1.0)):
+        text = averages.table(time_unit=unit)
+        assert not re.search(rf"\.\d{{3}}(?!{unit}\b)[a-z]+", text)
+        assert all(f"{a.cpu_time_total / size:.3f}{unit}" in text for a in averages)
+    with pytest.raises(ValueError, match="time_unit must be one of"):
+        averages.table(time_unit="ns")
