@@ -252,3 +252,13 @@ def test_something_has_to_be_checked() -> None:
     x = tenon.ones(2, dtype=tenon.float64, requires_grad=True)
     with pytest.raises(AssertionError, match="at least one of check_forward_ad or check_backward"):
         gradcheck(lambda t: t * 2, x, check_backward_ad=False)
+
+
+def test_inputs_that_are_no_rows():
+    turned = tenon.randn(3, 4, dtype=tenon.float64).t().requires_grad_()
+    assert gradcheck(lambda x: (x * x).sum(1), turned)
+    apart = tenon.randn(3, 2, 4, dtype=tenon.complex128).permute(2, 0, 1)[::2].requires_grad_()
+    assert gradcheck(tenon.sin, apart)
+    repeated = tenon.randn(1, dtype=tenon.float64).expand(3).requires_grad_()
+    with pytest.raises(RuntimeError, match="The 0th input has a dimension with stride 0"):
+        gradcheck(tenon.sin, repeated)

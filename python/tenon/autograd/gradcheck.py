@@ -9,6 +9,7 @@ from backward with one real number of the output's gradient set.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,14 +86,14 @@ def _numerical(
 ) -> list[list[list[float]]]:
     """For each output, a list of columns: d output / d (real number i of `moved`)."""
     data = moved.detach()
-    flat = (tenon.view_as_real(data) if data.is_complex() else data).view(-1)
+    real = tenon.view_as_real(data) if data.is_complex() else data
     columns: list[list[list[float]]] = []
     plain = _outputs(func, inputs)
-    for i in range(flat.numel()):
-        old = float(flat[i])
+    for place in itertools.product(*map(range, real.shape)):
+        old = float(real[place])
         sides = []
         for value in (old + eps, old - eps):
-            flat[i] = value
+            real[place] = value
             outs = _outputs(func, inputs)
             for what in ("shape", "dtype"):
                 was, now = ([getattr(o, what) for o in some] for some in (plain, outs))
@@ -102,7 +103,7 @@ def _numerical(
                         f"perturbed, but got {now} and {was} without"
                     )
             sides.append([_real_row(out) for out in outs])
-        flat[i] = old
+        real[place] = old
         for k, (high, low) in enumerate(zip(*sides)):
             if len(columns) <= k:
                 columns.append([])
@@ -187,6 +188,14 @@ def _checked_inputs(inputs: Sequence[Any]) -> list[Tensor]:
             "gradcheck expects at least one input tensor to require gradient, "
             "but none of the them have requires_grad=True."
         )
+    for i, x in enumerate(chosen):
+        strided = x.layout is tenon.strided
+        if strided and any(step == 0 and n > 1 for step, n in zip(x.stride(), x.shape)):
+            raise RuntimeError(
+                f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs "
+                "that are non-overlapping to be able to compute the numerical gradients correctly. "
+                "You should call .contiguous on the input before passing it to gradcheck."
+            )
     return chosen
 
 
