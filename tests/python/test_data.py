@@ -505,11 +505,16 @@ def test_what_a_worker_says_of_an_error(error, kind):
 
 
 def test_more_workers_than_processors_are_warned_of(monkeypatch):
-    monkeypatch.setattr(multiprocessing, "cpu_count", lambda: 3)
-    loader = DataLoader(range(4), num_workers=4)
-    with pytest.warns(UserWarning, match=r"4 worker processes in total.*system is 3"):
-        loader.check_worker_number_rationality()
-    DataLoader(range(4), num_workers=3).check_worker_number_rationality()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3, 5}, raising=False)
+    with pytest.warns(UserWarning, match=r"4 worker processes in total.*system is 3.*excessive"):
+        DataLoader(range(4), num_workers=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DataLoader(range(4), num_workers=3)
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(multiprocessing, "cpu_count", lambda: 1)
+    with pytest.warns(UserWarning, match=r"3 worker processes in total.*system is 1"):
+        DataLoader(range(4), num_workers=3)
 
 
 class _Longer(IterableDataset):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -216,8 +217,9 @@ class _BaseDataLoaderIter:
         )
         if self._num_workers > 0:
             text += (
-                "With several workers, each may go through all of it: the dataset's __iter__ has "
-                "to ask get_worker_info() which part is its own."
+                "For multiprocessing data-loading, this could be caused by not properly "
+                "configuring the IterableDataset replica at each worker: its __iter__ has to ask "
+                "get_worker_info() which part is its own."
             )
         warnings.warn(text, stacklevel=3)
 
@@ -361,6 +363,7 @@ class DataLoader(Generic[T_co]):
         self._workers: Workers | None = None
         self._processes = (1, 0)  # how many there are, and which is the parent of the workers
         self._is_set_up = True
+        self.check_worker_number_rationality()
 
     @property
     def multiprocessing_context(self) -> Any:
@@ -490,12 +493,14 @@ class DataLoader(Generic[T_co]):
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
 
     def check_worker_number_rationality(self) -> None:
-        """Warns of more workers than processors."""
-        cpus = multiprocessing.cpu_count()
+        """Warns of more workers than processors that this process may run on."""
+        may = getattr(os, "sched_getaffinity", None)
+        cpus = len(may(0)) if may else multiprocessing.cpu_count()
         if self.num_workers > cpus:
             warnings.warn(
                 f"This DataLoader will create {self.num_workers} worker processes in total. "
-                f"Our suggested max number of worker in current system is {cpus}.",
+                f"Our suggested max number of worker in current system is {cpus}. Please be aware "
+                "that excessive worker creation might get DataLoader running slow or even freeze.",
                 stacklevel=2,
             )
 
