@@ -113,6 +113,7 @@ tn_status tni_composite_ctc_loss(const void *args, tn_tensor **rets) {
     if (x->ndim != 2 && x->ndim != 3)
         return tn_fail(TN_E_SHAPE, 0, "Expected log_probs of shape (T, N, C) or (T, C), got %s",
                        tni_shape_text_of(x));
+    if (x->numel == 0) return tn_fail(TN_E_STATE, 0, "log_probs tensor must not be empty");
     bool single = x->ndim == 2;
     tn_tensor *probs = single ? scope_unsqueeze(&s, tni_t(x), 1) : tni_t(x);
     tn_tensor *times = whole(&s, a->input_lengths, 1), *lengths = whole(&s, a->target_lengths, 1);

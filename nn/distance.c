@@ -62,6 +62,9 @@ tn_status tni_composite_cosine_similarity(const void *args, tn_tensor **rets) {
     tn_tensor *x[] = {tni_t(a->x1), tni_t(a->x2)}, *r = NULL;
     int32_t dtype = tni_result_dtype(x, 2);
     tni_scope s = {0};
+    if (!(a->eps >= 0))
+        return tn_fail(TN_E_STATE, 3, "cosine_similarity: eps must be non-negative, got: %g",
+                       a->eps);
     for (int i = 0; i < 2 && dtype != TN_NO_DTYPE; i++)
         if (tn_tensor_dtype(x[i]) != dtype) x[i] = scope_convert(&s, x[i], dtype);
     if (s.st == TN_OK) {

@@ -131,7 +131,8 @@ static tn_status check_channels(const tn_infer *inf, const tn_view *p, int64_t c
                        name, (long long)channels, (long long)p->numel);
     }
     if (tn_view_dtype(p) != dtype) {
-        return tn_fail(TN_E_DTYPE, nn_arg(inf, name), "expected %s of dtype %s, but got %s", name,
+        return tn_fail(TN_E_DTYPE, nn_arg(inf, name),
+                       "mixed dtype: expected %s of dtype %s, but got %s", name,
                        tni_type_text(dtype), tni_type_text(tn_view_dtype(p)));
     }
     if (p->shape[0] > 1 && p->strides[0] != 1) {
@@ -474,10 +475,20 @@ tn_status tni_composite_native_group_norm(const void *args, tn_tensor **rets) {
     return st;
 }
 
-/* Running statistics repeated for every sample; NULL stays NULL. */
-static tn_tensor *repeated(tni_scope *s, const tn_view *p, int64_t n) {
+/* Statistics are of any floating dtype; they are kept in that of the weight, without one in that of the
+ * computation. */
+static int32_t statistics_dtype(const tn_instance_norm_args *a, const tn_view *p) {
+    const tn_view *x = a->input;
+    if (!p || tn_dtype_category(tn_view_dtype(p)) != TN_CAT_FLOAT) return TN_NO_DTYPE;
+    if (a->weight) return tn_view_dtype(a->weight);
+    return is_mixed_by(x, p, NULL) ? TN_F32 : tn_view_dtype(x);
+}
+
+/* A vector repeated for every sample, in `dtype` where that is one; NULL stays NULL. */
+static tn_tensor *repeated(tni_scope *s, const tn_view *p, int64_t n, int32_t dtype) {
     if (!p) return NULL;
-    tn_tensor *copy = NULL, *wide = scope_expand(s, tni_t(p), TN_INTS(n, p->numel));
+    tn_tensor *one = dtype == TN_NO_DTYPE ? tni_t(p) : scope_convert(s, tni_t(p), dtype);
+    tn_tensor *copy = NULL, *wide = scope_expand(s, one, TN_INTS(n, p->numel));
     if (s->st == TN_OK) {
         tn_status st = tn_clone(wide, TN_FORMAT_CONTIGUOUS, &copy);
         copy = scope_take(s, st, copy);
@@ -516,8 +527,10 @@ tn_status tni_composite_instance_norm(const void *args, tn_tensor **rets) {
     shape[0] = 1;
     shape[1] = n * c;
     tn_tensor *flat = scope_reshape(&s, tni_t(x), tn_ints_of(shape, x->ndim)), *y = NULL;
-    tn_tensor *mean = repeated(&s, a->running_mean, n), *var = repeated(&s, a->running_var, n);
-    tn_tensor *weight = repeated(&s, a->weight, n), *bias = repeated(&s, a->bias, n);
+    tn_tensor *mean = repeated(&s, a->running_mean, n, statistics_dtype(a, a->running_mean));
+    tn_tensor *var = repeated(&s, a->running_var, n, statistics_dtype(a, a->running_var));
+    tn_tensor *weight = repeated(&s, a->weight, n, TN_NO_DTYPE);
+    tn_tensor *bias = repeated(&s, a->bias, n, TN_NO_DTYPE);
     if (s.st == TN_OK) {
         tn_status st = tn_batch_norm(flat, mean, var, weight, bias, a->use_input_stats, a->momentum,
                                      a->eps, &y);

@@ -319,16 +319,26 @@ tn_status tni_sparse_addmm(const tn_op *op, void *args, tn_tensor **rets) {
     return scope_finish(&s, scope_add(&s, weighted(&s, input, a->beta), r), rets);
 }
 
+/* A strided input of any rank is the matrix of its last dimension's vectors. */
 tn_status tni_sparse_layer(const tn_op *op, void *args, tn_tensor **rets) {
     const tn_linear_args *a = args;
-    tn_tensor *input = tni_t(a->input), *bias = tni_t(a->bias);
+    tn_tensor *input = tni_t(a->input), *bias = tni_t(a->bias), *matrix = input;
     tni_scope s = {0};
+    int64_t shape[TN_MAX_DIMS];
+    int32_t last = input->v.ndim - 1;
     if (a->weight->ndim != 2)
         return tn_fail(TN_E_SHAPE, 1, "linear(): the weight must have 2 dimensions, not %d",
                        (int)a->weight->ndim);
+    bool flat = last == 1 || last < 0 || tni_is_sparse(input) || input->v.numel == 0;
+    if (!flat) matrix = scope_reshape(&s, input, TN_INTS(-1, input->v.shape[last]));
     tn_tensor *turned = scope_transpose(&s, tni_t(a->weight), 0, 1);
-    if (s.st == TN_OK) s.st = check_product(op, input, turned, 2);
-    tn_tensor *r = s.st == TN_OK ? product(&s, input, turned) : NULL;
+    if (s.st == TN_OK) s.st = check_product(op, matrix, turned, 2);
+    tn_tensor *r = s.st == TN_OK ? product(&s, matrix, turned) : NULL;
+    if (!flat) {
+        memcpy(shape, input->v.shape, sizeof shape[0] * (size_t)last);
+        shape[last] = a->weight->shape[0];
+        r = scope_reshape(&s, r, tn_ints_of(shape, last + 1));
+    }
     return scope_finish(&s, bias ? scope_add(&s, r, bias) : r, rets);
 }
 

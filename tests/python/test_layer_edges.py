@@ -280,3 +280,80 @@ def test_a_buffer_takes_no_attributes_place() -> None:
     net.kept = nn.Buffer(tn.ones(1))
     net.kept = nn.Buffer(tn.zeros(2), persistent=False)
     assert net.kept.shape == (2,) and not net.state_dict()
+
+
+X = tn.ones(2, 2)
+REFUSED: dict[str, Callable[[], Any]] = {
+    "eps must be non-negative, got: -1": lambda: F.cosine_similarity(X, X, eps=-1),
+    "log_probs tensor must not be empty": lambda: F.ctc_loss(
+        tn.zeros(0, 1, 4), *[tn.zeros(1, dtype=tn.int64)] * 3
+    ),
+    "tensor must not be empty": lambda: nn.CTCLoss()(
+        tn.zeros(4, 0, 4), *[tn.zeros(0, dtype=tn.int64)] * 3
+    ),
+    r"in range \[0, 3.40282e\+38\] .* found -1": lambda: F.softshrink(X, -1.0),
+    "float32, but found inf": lambda: F.softshrink(X, np.inf),
+    "float16, but found 1e\\+06": lambda: F.softshrink(X.half(), 1e6),
+    "found nan": lambda: F.softshrink(X, np.nan),
+    "lower bound must be finite, got -inf": lambda: F.rrelu(X, -np.inf, 1.0),
+    "upper bound must be finite, got nan": lambda: F.rrelu(X, 0.0, np.nan),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_numbers_that_mean_nothing_are_refused(words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        REFUSED[words]()
+
+
+@pytest.mark.parametrize("ratio", [(0.5,) * 3, (0.5,)])
+def test_ratios_of_a_fractional_pool_are_as_many_as_its_dimensions(ratio: Any) -> None:
+    with pytest.raises(ValueError, match="fractional_max_pool2d requires output_ratio to either"):
+        F.fractional_max_pool2d(tn.ones(1, 1, 8, 8), 2, output_ratio=ratio)
+
+
+def test_margins_of_a_single_number() -> None:
+    x = tn.tensor(0.3, requires_grad=True)
+    for reduction in ("mean", "none", "sum"):
+        for loss in (F.multi_margin_loss, F.multilabel_margin_loss):
+            got = loss(x, tn.tensor(0), reduction=reduction)
+            assert got.shape == () and got.item() == 0.0
+    got.backward()
+    assert x.grad.item() == 0.0
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "kept"),
+    [(tn.float64, tn.float32), (tn.float32, tn.float64), (tn.float32, tn.float16)],
+)
+def test_instance_norm_keeps_statistics_of_another_dtype(
+    dtype: tn.dtype, kept: tn.dtype, weighted: bool
+) -> None:
+    x = tn.arange(48, dtype=dtype).reshape(2, 3, 8) ** 1.5
+    scale = tn.tensor([1.0, 2.0, 3.0], dtype=dtype) if weighted else None
+    own, other = [[tn.zeros(3, dtype=d), tn.ones(3, dtype=d)] for d in (dtype, kept)]
+    want = F.instance_norm(x, *own, scale, scale, momentum=0.25)
+    got = F.instance_norm(x, *other, scale, scale, momentum=0.25)
+    assert got.dtype is dtype and tn.equal(got, want)
+    for a, b in zip(other, own, strict=True):
+        assert a.dtype is kept and tn.equal(a, b.to(kept))
+    same = [s.to(dtype) for s in other]
+    want, got = (
+        F.instance_norm(x, *pair, scale, scale, use_input_stats=False) for pair in (same, other)
+    )
+    assert tn.equal(got, want)
+
+
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr", "to_sparse_csc"])
+@pytest.mark.parametrize("shape", [(4,), (2, 3, 4), (1, 1, 2, 4), (0, 4)])
+def test_linear_of_any_rank_by_a_sparse_weight(shape: tuple[int, ...], layout: str) -> None:
+    weight = tn.tensor([[1.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 3.0]])
+    x, bias = tn.arange(float(np.prod(shape))).reshape(shape), tn.tensor([0.5, 1.0])
+    one, two = x.clone().requires_grad_(), x.clone().requires_grad_()
+    got = F.linear(one, getattr(weight, layout)(), bias)
+    want = F.linear(two, weight, bias)
+    assert got.shape == want.shape and tn.equal(got, want)
+    got.sum().backward()
+    want.sum().backward()
+    assert tn.equal(one.grad, two.grad)

@@ -214,8 +214,8 @@ def gaussian_nll_loss(
 
 
 def _classes_needed(input: Tensor) -> None:
-    """Margins are between classes of a vector or of the rows of a matrix."""
-    if input.dim() not in (1, 2) or input.size(-1) == 0:
+    """Margins are between classes of a vector or of the rows of a matrix; a number is one class."""
+    if input.dim() > 2 or (input.dim() and input.size(-1) == 0):
         raise RuntimeError(
             "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
             f"{list(input.size())}"
@@ -249,7 +249,8 @@ def multi_margin_loss(
             "multi_margin_loss: target tensor should be 1-D with size equal to the number of input "
             f"samples (batch size). Expected target size [{rows}], but got {list(target.size())}."
         )
-    return _nn.multi_margin_loss(input, target, p, margin, weight, reduction)
+    classes = input if input.dim() else input.unsqueeze(0)
+    return _nn.multi_margin_loss(classes, target, p, margin, weight, reduction)
 
 
 def triplet_margin_loss(

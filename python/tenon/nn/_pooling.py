@@ -434,6 +434,11 @@ def _fractional(
         sizes = each(output_size)
     elif output_ratio is not None:
         ratios = each(output_ratio)
+        if len(ratios) != axes:
+            raise ValueError(
+                f"{name} requires output_ratio to either be a single Int or tuple of Ints, {axes} "
+                f"of them, but got {output_ratio}"
+            )
         sizes = tuple(int(n * r) for n, r in zip(input.shape[-axes:], ratios, strict=True))
     else:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")

@@ -8,6 +8,7 @@ live in _losses.py, _vision.py, _grid.py and _attention.py beside this file, and
 from __future__ import annotations
 
 import importlib
+import math
 import warnings
 from typing import Any
 
@@ -127,8 +128,12 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     >>> F.softshrink(tn.tensor([0.25, 1.0]))
     tensor([0.0000, 0.5000])
     """
-    if lambd < 0:
-        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    most = tenon.finfo(input.dtype).max if input.is_floating_point() else math.inf
+    if not 0 <= lambd <= most:
+        raise RuntimeError(
+            f"lambda must be in range [0, {most:g}] for input dtype {input.dtype}, but found "
+            f"{lambd:g}"
+        )
     return _nn.softshrink(input, lambd, out=out)
 
 
@@ -387,6 +392,9 @@ def rrelu(
     >>> F.rrelu(tn.tensor([3.0]))
     tensor([3.])
     """
+    for side, bound in (("lower", lower), ("upper", upper)):
+        if not math.isfinite(bound):
+            raise RuntimeError(f"rrelu: {side} bound must be finite, got {bound}")
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     _results.floats_alone("rrelu", input)
@@ -626,13 +634,14 @@ def instance_norm(
     >>> F.instance_norm(tn.rand(2, 3, 5)).shape
     tenon.Size([2, 3, 5])
     """
-    if not use_input_stats:
-        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    if input.shape[2:].numel() == 1:
+    args = (input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+    if not use_input_stats and (running_mean is None or running_mean.dtype is input.dtype):
+        return batch_norm(*args)  # without a copy of the statistics for each sample
+    if use_input_stats and input.shape[2:].numel() == 1:
         raise ValueError(
             f"Expected more than 1 spatial element when training, got input size {input.size()}"
         )
-    return _nn.instance_norm(input, running_mean, running_var, weight, bias, True, momentum, eps)
+    return _nn.instance_norm(*args)
 
 
 def local_response_norm(
