@@ -84,7 +84,10 @@ MAKING: dict[str, tuple[str, Call]] = {
         "expected compressed sparse tensor layout",
         lambda t: t.sparse_compressed_tensor([0, 1], [0], [1.0], (1, 1), layout=t.sparse_coo),
     ),
-    "to strided": ("makes sparse layouts, not", lambda t: t.ones(2).to_sparse(layout=t.strided)),
+    "strided by blocks": (
+        "layout strided takes no",
+        lambda t: t.eye(2).to_sparse().to_sparse(layout=t.strided, blocksize=(1, 1)),
+    ),
     "coo by blocks": (
         "layout sparse_coo takes no blocksize",
         lambda t: t.ones(2, 2).to_sparse(layout=t.sparse_coo, blocksize=(1, 1)),
@@ -619,7 +622,7 @@ KERNELS: dict[str, tuple[str, Call]] = {
 
 # Here PyTorch goes on, has no such method, or fails further down.
 NOT_THERE = {
-    "to strided", "negative index of a sparse tensor", "stream of a number", "api of arrays",
+    "negative index of a sparse tensor", "stream of a number", "api of arrays",
     "to_padded of whole", "unfold of a vector",
 }  # fmt: skip
 
