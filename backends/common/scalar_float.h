@@ -287,6 +287,10 @@ TMPL_INLINE A f__silu_backward(A g, A x) {
 }
 TMPL_INLINE A float_softplus(A z) { return (z > 0 ? z : K_(0)) + M_(log1p)(M_(exp)(-B_(fabs)(z))); }
 TMPL_INLINE A f_mish(A x) { return x * M_(tanh)(float_softplus(x)); }
+TMPL_INLINE A f__mish_backward(A g, A x) {
+    A t = M_(tanh)(float_softplus(x));
+    return g * (t + x * M_(sigmoid)(x) * (K_(1) - t * t));
+}
 TMPL_INLINE A f_softplus(A x, A beta, A threshold) {
     A z = x * beta;
     return z > threshold ? x : float_softplus(z) / beta;
@@ -297,6 +301,9 @@ TMPL_INLINE A f__softplus_backward(A g, A x, A beta, A threshold) {
 }
 TMPL_INLINE A f_log_sigmoid(A x) { return (x < 0 ? x : K_(0)) - M_(log1p)(M_(exp)(-B_(fabs)(x))); }
 TMPL_INLINE A f_hardtanh(A x, A low, A high) { return x < low ? low : x > high ? high : x; }
+TMPL_INLINE A f__hardtanh_backward(A g, A x, A low, A high) {
+    return x <= low || x >= high ? K_(0) : g;
+}
 /* The whole number that stands for x on a grid; NaN counts as the lowest. */
 TMPL_INLINE A f_grid_number(A x, A scale, A zero) {
     return float_round_even(x * (K_(1) / scale)) + zero;
@@ -311,6 +318,9 @@ TMPL_INLINE A f__fake_quantize_backward(A g, A x, A scale, A zero, A low, A high
 }
 TMPL_INLINE A f_hardsigmoid(A x) { return f_hardtanh(x + 3, K_(0), K_(6)) / K_(6); }
 TMPL_INLINE A f_hardswish(A x) { return x * f_hardtanh(x + 3, K_(0), K_(6)) / K_(6); }
+TMPL_INLINE A f__hardswish_backward(A g, A x) {
+    return x <= -3 ? K_(0) : x < 3 ? g * (x / K_(3) + K_(0.5)) : g;
+}
 TMPL_INLINE A f_hardshrink(A x, A l) {
     l = LOAD(STORE(l)); /* the border is a number of the dtype: an element equal to it is dropped */
     return x >= -l && x <= l ? K_(0) : x;

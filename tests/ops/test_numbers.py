@@ -127,6 +127,27 @@ def test_derivatives_at_kinks(name: str) -> None:
     np.testing.assert_allclose(x.grad.tolist(), want, rtol=1e-12, atol=1e-300)
 
 
+SLOPES: dict[str, Any] = {
+    "mish": F.mish, "hardswish": F.hardswish, "silu": F.silu, "gelu": F.gelu, "elu": F.elu,
+    "softplus": F.softplus, "logsigmoid": F.logsigmoid, "hardsigmoid": F.hardsigmoid,
+    "threshold": lambda x: F.threshold(x, 0.1, 2.0), "hardtanh": lambda x: F.hardtanh(x, -0.3, 0.3),
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [tn.float16, tn.bfloat16])
+@pytest.mark.parametrize("name", SLOPES)
+def test_derivatives_of_halves_are_rounded_once(name: str, dtype: Any) -> None:
+    """At every number of the dtype between -8 and 8, among them those next to a threshold."""
+    x = tn.arange(-32768, 32768, dtype=tn.int16).view(dtype)
+    x = x[x.float().abs() < 8].requires_grad_()
+    wide = x.detach().float().requires_grad_()
+    SLOPES[name](x).sum().backward()
+    SLOPES[name](wide).sum().backward()
+    eps = tn.finfo(dtype).eps
+    np.testing.assert_allclose(x.grad.float(), wide.grad, rtol=1.5 * eps, atol=eps / 512)
+
+
 def test_derivative_of_the_value_that_fills() -> None:
     value = tn.tensor(2.0, requires_grad=True)
     tn.index_fill(tn.zeros(3), 0, tn.tensor([1, 1]), value).sum().backward()
