@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tenon as tn
 import tenon.autograd.forward_ad as fwd
@@ -275,3 +276,51 @@ def test_detached_in_place_there_is_no_tangent() -> None:
 def test_other_memory_of_a_dual_tensor_is_refused(change: Any) -> None:
     with fwd.dual_level(), pytest.raises(RuntimeError, match="cannot resize variables that has a"):
         change(fwd.make_dual(tn.ones(3), tn.ones(3)).clone())
+
+
+# ---- Gradients that move with dual tensors -------------------------------------------------------
+
+X, T = [1.0, 2.0, -0.5], [1.0, 0.5, -1.0]
+B, TB = [2.0, -1.0, 0.3], [0.4, 1.5, -2.0]
+
+
+def test_gradients_have_tangents() -> None:
+    """Against the derivatives of the gradients by hand."""
+    x = tn.tensor(X, dtype=tn.float64).requires_grad_()
+    t, b, tb = (tn.tensor(v, dtype=tn.float64) for v in (T, B, TB))
+    with fwd.dual_level():
+        # of a dual tensor that nobody holds
+        (g,) = tn.autograd.grad(fwd.make_dual(x, t).pow(3).sum(), x)
+        assert not g.requires_grad
+        np.testing.assert_allclose(fwd.unpack_dual(g).tangent, 6 * np.array(X) * T)
+    with fwd.dual_level():
+        # beside one that requires no gradient, and one that was computed of that alone
+        a, c = fwd.make_dual(x, t), fwd.make_dual(b, tb)
+        (g,) = tn.autograd.grad((a * (c * 3)).sin().sum(), a, create_graph=True)
+        inner, moved = 3 * np.array(X) * B, 3 * (np.array(T) * B + np.array(X) * TB)
+        want = 3 * (np.array(TB) * np.cos(inner) - np.array(B) * np.sin(inner) * moved)
+        found = fwd.unpack_dual(g).tangent
+        np.testing.assert_allclose(found.detach(), want)
+        # and of second derivatives, 6 x a power
+        (h,) = tn.autograd.grad(tn.autograd.grad((a**3).sum(), a, create_graph=True)[0].sum(), a)
+        np.testing.assert_allclose(fwd.unpack_dual(h).tangent, 6 * np.array(T))
+        # grad_outputs that move: 2 x w
+        (g,) = tn.autograd.grad(a**2, a, c)
+        want = 2 * (np.array(T) * B + np.array(X) * TB)
+        np.testing.assert_allclose(fwd.unpack_dual(g).tangent, want)
+        # row by row
+        (g,) = tn.autograd.grad(a**3, a, tn.eye(3, dtype=tn.float64), is_grads_batched=True)
+        np.testing.assert_allclose(fwd.unpack_dual(g).tangent, np.diag(6 * np.array(X) * T))
+        # what has no part in them
+        (g,) = tn.autograd.grad((x * b).sum(), x)
+        assert fwd.unpack_dual(g).tangent is None
+
+
+def test_gradients_after_a_write_to_a_dual_tensor_are_refused() -> None:
+    x = tn.tensor(X, requires_grad=True) + 0
+    with fwd.dual_level():
+        d = fwd.make_dual(x, tn.tensor(T))
+        before = d.sin()
+        d.mul_(2)
+        with pytest.raises(NotImplementedError, match="written in place"):
+            tn.autograd.grad(before.sum(), d, allow_unused=True)

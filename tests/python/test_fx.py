@@ -409,3 +409,17 @@ def test_lines_of_functions_go_with_them(tmp_path):
     assert {n for n in set(linecache.cache) - before if n.startswith("<")} == set()
     kept = tn.fx.symbolic_trace(Twice())
     assert "x * 2" in "".join(linecache.getlines(type(kept).forward.__code__.co_filename))
+
+
+def test_a_graph_module_is_told_by_its_class() -> None:
+    """Programs that replace forward do it in the class then, so that recompile() takes effect."""
+    module = fx.symbolic_trace(nn.Sequential(nn.ReLU()))
+    assert "GraphModuleImpl" in str(type(module)) and type(module).__name__ == "Sequential"
+    before = module.forward
+    type(module).forward = lambda self, x: before(x) + 1
+    assert module(tn.ones(2)).tolist() == [2, 2]
+    type(module).forward = before
+    for node in module.graph.find_nodes(op="call_module", target="0"):
+        node.replace_all_uses_with(node.args[0])
+    module.recompile()
+    assert module(-tn.ones(2)).tolist() == [-1, -1]

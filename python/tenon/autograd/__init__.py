@@ -188,6 +188,33 @@ def grad(
     retain = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
     gradients = _gradients_of(roots, grad_outputs)
+    if (level := _forward_level()) is not None:
+        return level.grad(
+            roots, wanted, gradients, retain, create_graph, unused, is_grads_batched,
+            materialize_grads,
+        )  # fmt: skip
+    return _grad(
+        roots, wanted, gradients, retain, create_graph, unused, is_grads_batched, materialize_grads
+    )
+
+
+def _forward_level() -> Any:
+    """The level of forward mode that has dual tensors."""
+    forward = sys.modules.get("tenon.autograd.forward_ad")
+    return forward and forward._level_with_sources()
+
+
+def _grad(
+    roots: tuple[Tensor, ...],
+    wanted: tuple[Tensor, ...],
+    gradients: tuple[Tensor | None, ...] | None,
+    retain: bool,
+    create_graph: bool,
+    unused: bool,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor, ...]:
+    """grad, which looks at no tangents."""
     if is_grads_batched:
         return _batched(roots, wanted, gradients, retain, create_graph, unused, materialize_grads)
     if _any_mapped(roots, wanted, gradients):

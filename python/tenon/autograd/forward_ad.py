@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import tenon
 from tenon import _C, Tensor
-from tenon._tape import asking_members
+from tenon._tape import asking_members, call_modes
 from tenon._tape.call_modes import TorchFunctionMode
 from tenon._tensor.called import name_of, writes_first
 
@@ -69,14 +69,13 @@ def _pushed(
     """The tangents of results, as the note above says."""
     # linear in the seeds, but some formulas look at signs: not at 0
     seeds = [tenon.ones_like(o).requires_grad_() for o in outs]
-    rows = tenon.autograd.grad(outs, variables, seeds, create_graph=True, allow_unused=True)
+    rows = tenon.autograd._grad(tuple(outs), tuple(variables), tuple(seeds), True, True, True)
     linear = [(r, t) for r, t in zip(rows, tangents) if r is not None and r.requires_grad]
     found: Any = [None] * len(seeds)
     if linear:
-        found = tenon.autograd.grad(
-            [r for r, _ in linear], seeds, [t for _, t in linear], create_graph=keep,
-            retain_graph=True, allow_unused=True,
-        )  # fmt: skip
+        found = tenon.autograd._grad(
+            tuple(r for r, _ in linear), tuple(seeds), tuple(t for _, t in linear), True, keep, True
+        )
     return [tenon.zeros_like(o) if f is None else f for o, f in zip(outs, found)]
 
 
@@ -120,6 +119,9 @@ class _Level(TorchFunctionMode):
         self.held: dict[int, tuple[Any, Tensor]] = {}
         self.roots: dict[int, tuple[Any, Tensor]] = {}  # of views: what they are parts of
         self.wholes: dict[int, Any] = {}  # roots that parts were written of
+        # What recorded results begin at, with tangents: what make_dual has made of tensors that
+        # require gradients, and what stands in such results for dual tensors that require none.
+        self.sources: list[tuple[Tensor, Tensor]] = []
 
     def put(self, t: Tensor, tangent: Tensor) -> None:
         _note(self.held, t, tangent)
@@ -172,8 +174,11 @@ class _Level(TorchFunctionMode):
             if tangent is None:
                 return t
             if id(t) not in made:
-                v = t.view_as(t) if keep and t.requires_grad else t.detach().requires_grad_()
+                own = keep and t.requires_grad
+                v = t.view_as(t) if own else t.detach().requires_grad_()
                 made[id(t)] = (v, tangent)
+                if keep and not own:
+                    self.sources.append((v, tangent.clone()))
             return made[id(t)][0]
 
         with tenon.enable_grad():
@@ -270,6 +275,47 @@ class _Level(TorchFunctionMode):
                 self.put(t, _window(whole, root, t))
         self.wholes[id(root)] = weakref.ref(root)
         return target
+
+    def grad(
+        self,
+        roots: tuple[Tensor, ...],
+        wanted: tuple[Tensor, ...],
+        gradients: tuple[Tensor | None, ...] | None,
+        retain: bool,
+        create_graph: bool,
+        *options: bool,
+    ) -> tuple[Tensor, ...]:
+        """autograd.grad, whose results have the tangents that the dual tensors give them: a
+        gradient is recorded, and moves with them as any result does."""
+        if all(self.get(t) is None for t in (*roots, *(gradients or ()))):
+            return tenon.autograd._grad(roots, wanted, gradients, retain, create_graph, *options)
+        pairs = list(self.sources)
+        if any(id(t) in self.wholes for t, _ in pairs):
+            raise NotImplementedError(
+                "grad(): a tensor with a tangent has been written in place, and how gradients "
+                "move with what it was is not recorded; func.jvp of func.grad tells"
+            )
+        seeds = list(gradients or ())
+        for i, g in enumerate(seeds):
+            if (tangent := self.get(g)) is not None and not any(g is t for t, _ in pairs):
+                seeds[i] = g if g.requires_grad else g.detach().requires_grad_()
+                pairs.append((seeds[i], tangent))
+        given = tuple(seeds) if gradients is not None else None
+        results = tenon.autograd._grad(roots, wanted, given, True, True, *options)
+        outs = [g for g in results if g is not None and g.requires_grad]
+        outs = outs if pairs else []
+        with tenon.enable_grad():
+            variables, tangents = [v for v, _ in pairs], [t for _, t in pairs]
+            pushed = _pushed(outs, variables, tangents, create_graph) if outs else []
+        found = {id(g): t for g, t in zip(outs, pushed, strict=True)}
+
+        def handed(g: Any) -> Any:
+            back = g if create_graph or g is None else g.detach()
+            if id(g) in found:
+                self.put(back, found[id(g)])
+            return back
+
+        return tuple(map(handed, results))
 
     def _root_of(self, t: Tensor) -> Tensor:
         """What t is a part of: what was a dual tensor when t was taken, or a tensor without one."""
@@ -390,6 +436,11 @@ def enter_dual_level() -> int:
     return 0
 
 
+def _level_with_sources() -> _Level | None:
+    """The level, if gradients may move with its dual tensors and it is not busy with them."""
+    return next((m for m in _current if m.held and m in call_modes.functions()), None)
+
+
 def exit_dual_level(*, level: int | None = None) -> None:
     """Ends the level; its tangents are gone."""
     global _current_level
@@ -453,6 +504,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     finally:
         mode.__enter__()
     mode.put(dual, tangent)
+    if dual.requires_grad:
+        mode.sources.append((dual, tangent))
     return dual
 
 

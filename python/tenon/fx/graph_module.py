@@ -56,9 +56,12 @@ class GraphModule(Module):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        # A class of its own, since forward is looked up in the class.
-        own = type(cls.__name__, (cls,), {"__module__": cls.__module__, "_generated": True})
-        return super().__new__(own)
+        # A class of its own, since forward is looked up in the class. Programs tell it by the name:
+        # what they put in forward's place they put into the class.
+        class GraphModuleImpl(cls):  # type: ignore[misc, valid-type]
+            __module__ = cls.__module__
+
+        return super().__new__(GraphModuleImpl)
 
     def __init__(
         self, root: Module | dict[str, Any], graph: Graph, class_name: str = "GraphModule"
