@@ -158,6 +158,8 @@ bool tni_lies_channels_last(const tn_view *v) {
     return true;
 }
 
+int tn_tensor_lies_channels_last(const tn_tensor *t) { return t && tni_lies_channels_last(&t->v); }
+
 static void strides_in_order(int32_t ndim, const int64_t *shape, const int8_t *order,
                              int64_t *strides) {
     uint64_t s = 1;

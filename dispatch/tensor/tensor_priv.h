@@ -23,8 +23,7 @@ tn_status tni_view_new(const tn_tensor *t, int32_t dtype, int32_t ndim, const in
 tn_status tni_detach(const tn_tensor *t, tn_tensor **ret_tensor);
 /* Recomputes TN_W_CONTIGUOUS, TN_W_CHANNELS_LAST, TN_W_DENSE and numel from shape and strides. */
 void tni_tensor_refresh(tn_tensor *t);
-/* Whether the strides of images rise as those of channels last do, whatever lies between their elements:
- * results that follow an image's layout are then channels last. */
+/* tn_tensor_lies_channels_last. */
 bool tni_lies_channels_last(const tn_view *v);
 /* A number as a 0-d tensor in caller memory; valid as an operand while `ret` and s live. */
 void tni_scalar_tensor(tn_scalar s, tn_tensor *ret, void *payload16);

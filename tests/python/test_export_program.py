@@ -694,3 +694,41 @@ def test_gradients_of_gradients_in_programs() -> None:
     x = tn.tensor([1.0, 2.0], requires_grad=True)
     for run in (Net(), export(Net(), (tn.ones(2),)).module(), tn.jit.trace(Net(), tn.ones(2))):
         assert tn.autograd.grad(run(x).sum(), x)[0].tolist() == [12, 24]
+
+
+class _Halves(nn.Module):
+    """Writes to a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(tn.ones(3))
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        with tn.no_grad():
+            self.scale.div_(2)
+        return x * self.scale
+
+
+def test_parameters_are_written_by_calls_alone() -> None:
+    """Not by what looks at a module: export and the parts of a program leave them as they were."""
+    module, x = _Halves(), tn.tensor([1.0, 2.0, 4.0])
+    program = export(module, (x,), dynamic_shapes=({0: Dim.AUTO},))
+    assert module.scale.tolist() == [1] * 3
+    parts = program.run_decompositions()
+    assert module.scale.tolist() == [1] * 3
+    assert parts.graph_signature.parameters_to_mutate == {}
+    assert parts.module()(x).tolist() == [0.5, 1.0, 2.0]
+    assert module.scale.tolist() == [0.5] * 3
+
+
+class _HalfSize(nn.Module):
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        return nn.functional.interpolate(x[None, None], scale_factor=0.5, mode="bilinear")
+
+
+def test_the_layout_of_results_fixes_no_sizes() -> None:
+    free = ({0: Dim.AUTO, 1: Dim.AUTO},)
+    program = export(_HalfSize(), (tn.rand(4, 8),), dynamic_shapes=free)
+    for size in ((5, 7), (33, 2), (6, 6)):
+        x = tn.rand(size)
+        assert tn.equal(program.module()(x), _HalfSize()(x))

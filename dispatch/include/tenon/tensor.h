@@ -163,6 +163,9 @@ TN_API uint32_t tn_tensor_version(const tn_tensor *t);
 TN_API void tn_tensor_note_write(tn_tensor *t);
 /* Counts a change of this tensor alone: of its sizes, or of the memory that it looks at. */
 TN_API void tn_tensor_note_change(tn_tensor *t);
+/* True when results that follow the layout of these images are channels last: when the strides rise in
+ * that order, whatever lies between the elements. */
+TN_API int tn_tensor_lies_channels_last(const tn_tensor *t);
 /* True when both tensors look at the same storage. */
 TN_API int tn_tensor_same_storage(const tn_tensor *a, const tn_tensor *b);
 /* Storage: address of its first byte, its size in bytes, offset of element 0 in elements. */

@@ -284,6 +284,11 @@ METHOD(storage_ptr) {
     (void)unused;
     return PyLong_FromVoidPtr(tn_tensor_storage_data(tnp_of(self)));
 }
+METHOD(lies_channels_last) {
+    (void)unused;
+    if (tnp_settle(tnp_of(self)) < 0) return NULL;
+    return PyBool_FromLong(tn_tensor_lies_channels_last(tnp_of(self)));
+}
 METHOD(storage_id) {
     (void)unused;
     return PyLong_FromUnsignedLongLong(tn_tensor_storage_id(tnp_of(self)));
@@ -529,6 +534,7 @@ PyMethodDef tnp_tensor_methods[] = {
     {"__dlpack_device__", tnp_dlpack_device, METH_NOARGS, NULL},
     {"untyped_storage", untyped_storage, METH_NOARGS, "The memory behind the tensor."},
     {"_storage_ptr", storage_ptr, METH_NOARGS, NULL},
+    {"_lies_channels_last", lies_channels_last, METH_NOARGS, NULL},
     {"_storage_id", storage_id, METH_NOARGS, NULL},
     {"_storage_bytes", storage_bytes, METH_NOARGS, NULL},
     {"storage", typed_storage, METH_NOARGS, "The memory behind the tensor, in elements."},

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import tenon
-from tenon._program import BUFFER, COMMON, DEAD, FOLD, Program, input_shapes, places_of, record
+from tenon._program import COMMON, DEAD, FOLD, Program, input_shapes, places_of, record
 from tenon._program.traced import restored
 
 _BY_NODE = -1  # each node bears the number of the one that it was a part of
@@ -52,8 +52,8 @@ def _inputs(program: Program, sizes: dict[str, int]) -> list[Any]:
 
 
 def _undone(program: Program) -> AbstractContextManager[None]:
-    """Takes back what runs of the program write to its buffers, and draw."""
-    return restored(t for _, kind, t in program.weights if kind == BUFFER)
+    """Takes back what runs of the program write to its parameters and buffers, and draw."""
+    return restored(t for _, _, t in program.weights)
 
 
 def _values(results: Iterable[Any]) -> list[Any]:

@@ -171,20 +171,22 @@ def restored(tensors: Iterable[Any]) -> Iterator[None]:
             for tensor, version, before in saved:
                 with tenon.inference_mode(tensor.is_inference()):
                     if tensor.is_inference() or tensor._version != version:
-                        tensor.copy_(before)
+                        tensor.detach().copy_(before)
 
 
 @contextlib.contextmanager
 def unchanged(module: Any) -> Iterator[None]:
-    """What a call changes in a module's buffers, and the random numbers it draws, is taken back."""
-    buffers = [(n, b) for n, kind, b in weights_of(module) if kind == BUFFER]
-    with restored(b for _, b in buffers):
+    """What a call changes in a module's parameters and buffers, and the random numbers it draws, is
+    taken back."""
+    weights = weights_of(module)
+    with restored(t for _, _, t in weights):
         try:
             yield
         finally:
-            for name, buffer in buffers:
-                owner, _, last = name.rpartition(".")
-                module.get_submodule(owner)._buffers[last] = buffer
+            for name, kind, tensor in weights:
+                path, _, last = name.rpartition(".")
+                owner = module.get_submodule(path)
+                (owner._buffers if kind == BUFFER else owner._parameters)[last] = tensor
 
 
 class _Before:

@@ -127,6 +127,11 @@ class ExportGraphSignature:
         return {}
 
     @property
+    def parameters_to_mutate(self) -> dict[str, str]:
+        """Outputs that are new values of parameters: none, since the graph writes to them."""
+        return {}
+
+    @property
     def user_inputs_to_mutate(self) -> dict[str, str]:
         """Outputs that are new values of inputs: none, since the graph writes to them."""
         return {}

@@ -24,16 +24,8 @@ def known_as(result: Any, name: str) -> Any:
 
 def format_of(input: Any) -> Any:
     """The memory format of results that follow `input`: channels last where its strides rise in
-    that order, whatever lies between its elements, as dispatch/tensor/tensor.c has it."""
-    shape, strides = input.shape, input.stride()
-    least, spatial = 0, range(2, len(shape))
-    if len(shape) not in _LAST or strides[1] == 0:
-        return tenon.contiguous_format
-    for d in (1, *reversed(spatial), 0):
-        if shape[d] == 0 or strides[d] < least or (d == 0 and least == strides[1]):
-            return tenon.contiguous_format
-        least = strides[d] * shape[d]
-    return _LAST[len(shape)]
+    that order, whatever lies between its elements."""
+    return _LAST[input.dim()] if input._lies_channels_last() else tenon.contiguous_format
 
 
 def laid_as(result: Any, input: Any) -> Any:
