@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import dis
 import os
 import select
 import signal
@@ -322,9 +323,23 @@ def is_lack(err: BaseException) -> bool:
     """Whether memory was lacking. Where it has none for a frame or a parser, Python itself may end
     a call without an exception."""
     ends = ("<function ", "<built-in function compile>")
-    if isinstance(err, SystemError) and str(err).startswith(ends):
-        return True
+    if isinstance(err, SystemError):
+        bare = str(err) == "error return without exception set" and _was_calling(err)
+        return bare or str(err).startswith(ends)
     return any(words in str(err) for words in OTHER_WORDS)
+
+
+def _was_calling(err: BaseException) -> bool:
+    """Whether the interpreter was calling: of functions in C it says which one it was."""
+    at = err.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    if at is None:
+        return False
+    code, step = at.tb_frame.f_code.co_code, at.tb_lasti
+    while step > 0 and dis.opname[code[step]] == "CACHE":
+        step -= 2
+    return "CALL" in dis.opname[code[step]]
 
 
 def attempt(run: Callable[[], bool], heap: Allocator, n: int, lasting: bool, trace: bool) -> str:

@@ -250,7 +250,7 @@ def indices() -> None:
     DATA[1, 2] = 2.5
     DATA[DATA > 2] = 1
     DATA[:, [0, 1]] = tn.ones(3, 2)
-    DATA[tn.tensor([1]), ...] = DATA[0]
+    DATA[tn.tensor([1]), ...] = DATA[0].clone()
     DATA[0, 1].item()
     DATA[1:, None, ::2].shape.numel()
     float(DATA[0, 0]), DATA.tolist(), repr(DATA)

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import tenon
 from tenon import _program
 from tenon._program import Program
 from tenon.io.atomic import open_to_read
@@ -47,6 +48,8 @@ def read(source: Any, what: str) -> Program:
         open_to_read(name).close()  # what lies there may be no file's fault
     try:
         return _program.load(source)
+    except tenon.OutOfMemoryError:
+        raise
     except (ValueError, ImportError, RuntimeError) as err:  # the latter two: no such plugin, device
         raise FileFormatError(f"{what}: {name}: {err}") from None
 

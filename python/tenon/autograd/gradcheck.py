@@ -189,7 +189,7 @@ def _checked_inputs(inputs: Sequence[Any]) -> list[Tensor]:
             "but none of the them have requires_grad=True."
         )
     for i, x in enumerate(chosen):
-        strided = x.layout is tenon.strided
+        strided = x.layout is tenon.strided and x.numel() > 0
         if strided and any(step == 0 and n > 1 for step, n in zip(x.stride(), x.shape)):
             raise RuntimeError(
                 f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs "

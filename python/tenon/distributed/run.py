@@ -229,8 +229,12 @@ def main(args: Sequence[str] | None = None, prog: str = "torchrun") -> None:
     def end(number: int, frame: Any) -> None:
         raise SystemExit(128 + number)
 
-    signal.signal(signal.SIGTERM, end)
-    raise SystemExit(run(parser(prog).parse_args(args)))
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        code = run(parser(prog).parse_args(args))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    raise SystemExit(code)
 
 
 if __name__ == "__main__":
