@@ -127,6 +127,13 @@ def test_derivatives_at_kinks(name: str) -> None:
     np.testing.assert_allclose(x.grad.tolist(), want, rtol=1e-12, atol=1e-300)
 
 
+def test_second_derivatives_beside_kinks() -> None:
+    x = tn.tensor([-3.5, -3.0, -2.9, 0.0, 2.9, 3.0, 3.5], dtype=tn.float64, requires_grad=True)
+    (slope,) = tn.autograd.grad(F.hardswish(x).sum(), x, create_graph=True)
+    slope.sum().backward()
+    np.testing.assert_allclose(x.grad, [0, 0, 1 / 3, 1 / 3, 1 / 3, 0, 0], rtol=1e-14)
+
+
 SLOPES: dict[str, Any] = {
     "mish": F.mish, "hardswish": F.hardswish, "silu": F.silu, "gelu": F.gelu, "elu": F.elu,
     "softplus": F.softplus, "logsigmoid": F.logsigmoid, "hardsigmoid": F.hardsigmoid,
