@@ -123,3 +123,14 @@ def test_batch_norm_of_nothing(training: bool) -> None:
     y = tn._C._ops.native_batch_norm(x, w, b, mean, var, training, 0.1, 1e-5)[0]
     for t, g in zip((x, w, b), tn.autograd.grad(y.sum(), (x, w, b)), strict=True):
         assert g.shape == t.shape and not g.any()
+
+
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+def test_comparisons_in_place_pass_no_gradient(name: str) -> None:
+    a = tn.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    b = tn.tensor([1.0, 3.0, 2.0], requires_grad=True)
+    y = a * 2
+    getattr(y, f"{name}_")(b)
+    y.sum().backward()
+    assert a.grad is not None and a.grad.tolist() == [0] * 3
+    assert b.grad is not None and b.grad.tolist() == [0] * 3
