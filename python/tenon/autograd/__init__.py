@@ -188,20 +188,17 @@ def grad(
     retain = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
     gradients = _gradients_of(roots, grad_outputs)
-    if (level := _forward_level()) is not None:
-        return level.grad(
-            roots, wanted, gradients, retain, create_graph, unused, is_grads_batched,
-            materialize_grads,
-        )  # fmt: skip
-    return _grad(
-        roots, wanted, gradients, retain, create_graph, unused, is_grads_batched, materialize_grads
-    )
+    if is_grads_batched:
+        return _batched(roots, wanted, gradients, retain, create_graph, unused, materialize_grads)
+    level = _forward_level()
+    run = _grad if level is None else level.grad
+    return run(roots, wanted, gradients, retain, create_graph, unused, materialize_grads)
 
 
 def _forward_level() -> Any:
     """The level of forward mode that has dual tensors."""
     forward = sys.modules.get("tenon.autograd.forward_ad")
-    return forward and forward._level_with_sources()
+    return forward and forward._level_in_use()
 
 
 def _grad(
@@ -211,12 +208,9 @@ def _grad(
     retain: bool,
     create_graph: bool,
     unused: bool,
-    is_grads_batched: bool = False,
-    materialize_grads: bool = False,
+    materialize: bool = False,
 ) -> tuple[Tensor, ...]:
-    """grad, which looks at no tangents."""
-    if is_grads_batched:
-        return _batched(roots, wanted, gradients, retain, create_graph, unused, materialize_grads)
+    """grad of one pass, which looks at no tangents."""
     if _any_mapped(roots, wanted, gradients):
         parts = importlib.import_module("tenon._transform.mapped_grad")
         results = parts.grad_of_elements(
@@ -226,7 +220,7 @@ def _grad(
         results = _C._grad(roots, wanted, gradients, retain, create_graph, unused)
         if (several := _of_several_processes()) is not None:
             results = map(several.gradient_of, wanted, results)
-    if materialize_grads:
+    if materialize:
         results = tuple(x.new_zeros(x.shape).requires_grad_(create_graph) if g is None else g
                         for g, x in zip(results, wanted))  # fmt: skip
     return tuple(results)

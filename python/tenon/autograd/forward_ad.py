@@ -436,7 +436,7 @@ def enter_dual_level() -> int:
     return 0
 
 
-def _level_with_sources() -> _Level | None:
+def _level_in_use() -> _Level | None:
     """The level, if gradients may move with its dual tensors and it is not busy with them."""
     return next((m for m in _current if m.held and m in call_modes.functions()), None)
 
