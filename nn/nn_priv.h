@@ -21,7 +21,7 @@ tn_status tni_reduction_of(const char *text, int *ret);
  * them, and in kernels to room_mul. */
 #define NN_SIZE_LIMIT (INT64_C(1) << 31)
 
-/* The number of the argument of that name. */
+/* The number of the argument of that name; -1, as of no argument: there is none. */
 int32_t nn_arg(const tn_infer *inf, const char *name);
 /* A list of n sizes, none below `least`. */
 tn_status nn_check_list(tn_ints v, int64_t n, int64_t least, int32_t arg, const char *name);

@@ -7,10 +7,10 @@
 /* ---- Shape rules -------------------------------------------------------------------------------*/
 
 int32_t nn_arg(const tn_infer *inf, const char *name) {
-    const tn_field *fields = inf->op->fields;
-    int32_t i = 0;
-    while (strcmp(fields[i].name, name) != 0) i++;
-    return i;
+    const tn_op *op = inf->op;
+    for (int32_t i = 0; i < op->nfields; i++)
+        if (strcmp(op->fields[i].name, name) == 0) return i;
+    return -1;
 }
 
 tn_status nn_expect_list(const tn_infer *inf, tn_ints v, int64_t n, int64_t least,
