@@ -128,6 +128,13 @@ def _check_flags(
             )
 
 
+def _ask_mode(public: Any, given: Iterable[Any], args: Any, kwargs: Any) -> Any:
+    """What a mode makes of a call; it is told the classes of programs among what was given."""
+    from tenon.overrides import _handle, _overloaded
+
+    return _handle(public, _overloaded(_askable(given)), args, kwargs)
+
+
 def overridable(
     function: Callable[..., Any],
     public: Callable[..., Any] | None = None,
@@ -139,20 +146,15 @@ def overridable(
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        given = (*args, *kwargs.values())
         if entered[0] and sees_whole_functions():
-            from tenon.overrides import _handle, _overloaded
-
-            found = _overloaded(_askable((*args, *kwargs.values())))
-            return _handle(public or call, found, args, kwargs)
-        for arg in (*args, *kwargs.values()):
-            if type(arg) in _PLAIN:
-                continue
-            relevant = _askable((*args, *kwargs.values()))
+            return _ask_mode(public or call, given, args, kwargs)
+        if not _PLAIN.issuperset(map(type, given)):
+            relevant = _askable(given)
             if relevant and _C._disable_overrides(0) == 0:
                 from tenon.overrides import handle_torch_function
 
                 return handle_torch_function(public or call, relevant, *args, **kwargs)
-            break
         try:
             if checked:
                 _check_flags(function, checked, args, kwargs)
@@ -174,9 +176,7 @@ def seen_by_modes(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if entered[0] and sees_whole_functions():
-            from tenon.overrides import _handle
-
-            return _handle(call, [], args, kwargs)
+            return _ask_mode(call, (), args, kwargs)
         return function(*args, **kwargs)
 
     return call
@@ -186,9 +186,7 @@ def asked(public: Any, tensors: tuple[Any, ...], *args: Any, **kwargs: Any) -> A
     """What a mode or the classes of programs among the tensors make of a call; NotImplemented where
     there are none. For functions that are called too often for overridable()."""
     if entered[0] and sees_whole_functions():
-        from tenon.overrides import _handle, _overloaded
-
-        return _handle(public, _overloaded(_askable(tensors)), args, kwargs)
+        return _ask_mode(public, tensors, args, kwargs)
     relevant = [t for t in _askable(tensors) if not getattr(type(t), "takes_operators", False)]
     if not relevant or _C._disable_overrides(0) != 0:
         return NotImplemented
