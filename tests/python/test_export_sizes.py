@@ -275,10 +275,11 @@ def test_bounds_of_hints_are_looked_at(bounds: dict[str, int], words: str) -> No
 class Counting(nn.Module):
     """Counts the calls with more than four rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Any = nn.Buffer) -> None:
         super().__init__()
-        self.register_buffer("count", tn.zeros(()))
+        self.count = kind(tn.zeros(()))
 
+    @tn.no_grad()
     def forward(self, x: Any) -> Any:
         if x.shape[0] > 4:
             self.count.add_(1)
@@ -290,6 +291,7 @@ WRITES: dict[str, Any] = {
     "below a size": lambda x: x.add(1) if x.shape[0] > 4 else x.add_(1),
     "what is not returned": lambda x: (x * 2, x.mul_(2 if x.shape[0] > 4 else 3))[0],
     "a buffer": Counting(),
+    "a parameter": Counting(nn.Parameter),
 }
 
 
@@ -299,6 +301,21 @@ def test_what_is_written_depends_on_no_free_size(name: str) -> None:
         export(
             Call(WRITES[name]), (tn.ones(5, 3),), dynamic_shapes=(({0: Dim("n", min=2, max=9)},),)
         )
+
+
+@pytest.mark.parametrize("kind", [nn.Buffer, nn.Parameter])
+def test_what_a_hidden_size_writes_is_looked_at(kind: Any) -> None:
+    """No comparison shows that the call with five rows does something else."""
+
+    class Hidden(Counting):
+        @tn.no_grad()
+        def forward(self, x: Any) -> Any:
+            if str(int(x.shape[0])) == "5":
+                self.count.add_(1)
+            return x * 2
+
+    with pytest.raises(RuntimeError, match="n: with 5 the function gives or writes something else"):
+        export(Hidden(kind), (tn.ones(4),), dynamic_shapes=({0: Dim("n")},))
 
 
 @pytest.mark.parametrize("rows", [3, 7])

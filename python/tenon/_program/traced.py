@@ -276,24 +276,46 @@ def _alike(results: Sequence[Any], others: Sequence[Any]) -> bool:
     )
 
 
+class Left(NamedTuple):
+    """What a call gave, and what its inputs, the module's buffers and those parameters that it has
+    written to are behind it."""
+
+    tensors: list[Any]
+    written: dict[str, Any]
+
+    @classmethod
+    def of(cls, call: Callable[[], Sequence[Any]], inputs: Sequence[Any], module: Any) -> Left:
+        weights = weights_of(module)
+        before = {name: None if t.is_inference() else t._version for name, _, t in weights}
+        results = call()
+        buffers = (b for _, kind, b in weights_of(module) if kind == BUFFER)
+        strided = (t for t in (*inputs, *buffers) if t.layout is tenon.strided)
+        written = {
+            name: t.detach().clone()
+            for name, kind, t in weights
+            if kind == PARAMETER and (t.is_inference() or t._version != before[name])
+        }
+        return cls([t.detach().clone() for t in (*results, *strided)], written)
+
+    def alike(self, other: Left, module: Any) -> bool:
+        """`module`: as it was before both calls."""
+        now = {name: t for name, _, t in weights_of(module)}
+        names = sorted({*self.written, *other.written})
+        mine, others = ([left.written.get(n, now[n]) for n in names] for left in (self, other))
+        return _alike([*self.tensors, *mine], [*other.tensors, *others])
+
+
 class Other(NamedTuple):
     """A call with another size: with what, and what it gave and left."""
 
     recording: Recording
     given: list[Any]
-    left: list[Any]
+    left: Left
     size: int
 
 
 def _copies(tensors: Sequence[Any]) -> list[Any]:
     return [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
-
-
-def _left(results: Sequence[Any], inputs: Sequence[Any], module: Any) -> list[Any]:
-    """What a call gave, and what its inputs and the module's buffers are behind it."""
-    buffers = (b for _, kind, b in weights_of(module) if kind == BUFFER)
-    strided = (t for t in (*inputs, *buffers) if t.layout is tenon.strided)
-    return [t.detach().clone() for t in (*results, *strided)]
 
 
 class NumbersDiffer(RuntimeError):
@@ -357,16 +379,22 @@ def free_size(
         given = resized(tensors, chosen, size, rules)
         own = _copies(given)
         args, kwargs = recording.layout.build(own)
+        made: list[Recording] = []
+
+        def call() -> Sequence[Any]:
+            made.append(Recording(fn, args, kwargs, numbers=recording.numbers))
+            return made[0].results
+
         with unchanged(module):
-            made = Recording(fn, args, kwargs, numbers=recording.numbers)
-            return Other(made, given, _left(made.results, own, module), size)
+            left = Left.of(call, own, module)
+        return Other(made[0], given, left, size)
 
     def does_the_same(other: Other) -> bool:
         """Whether the program gives what the function gave, and has written what it has."""
         own = _copies(other.given)
         with unchanged(module):
-            got = recording.program(*own)
-            return _alike(_left(got, own, module), other.left)
+            left = Left.of(lambda: recording.program(*own), own, module)
+        return left.alike(other.left, module)
 
     second, *others = _those_taken(again, sizes, seen)
     for other in (second, *others):
