@@ -272,6 +272,21 @@ def test_same_random_numbers_of_a_generator_of_ones_own() -> None:
         assert not tn.equal(rows[0], rows[1])
 
 
+def test_elements_of_all_chunks_draw_the_same() -> None:
+    x = tn.zeros(5, 8)
+    for inner in ("same", "different"):
+
+        def rows(t: Any, inner: str = inner) -> Any:
+            each = tn.vmap(lambda e: e + tn.rand(()), randomness=inner, chunk_size=3)
+            return each(t) + tn.rand(8)
+
+        tn.manual_seed(3)
+        whole = tn.vmap(rows, randomness="same")(x)
+        tn.manual_seed(3)
+        assert tn.equal(tn.vmap(rows, randomness="same", chunk_size=2)(x), whole)
+    assert not tn.equal(tn.vmap(rows, randomness="same", chunk_size=2)(x), whole)
+
+
 def test_draws_from_a_generator_of_ones_own_are_refused_like_others() -> None:
     gen = tn.Generator()
     for f in (lambda t: t + tn.rand(2, generator=gen), lambda t: t.clone().normal_(generator=gen),

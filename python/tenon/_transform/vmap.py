@@ -555,7 +555,10 @@ def vmap(
         if chunk_size is None or size <= chunk_size:
             return map_once(func, args, kwargs, dims, out_dims, size, randomness)
         parts = []
+        start = tenon.get_rng_state() if randomness == "same" else None
         for at in range(0, size, chunk_size):
+            if at and start is not None:
+                tenon.set_rng_state(start)  # all elements draw the same, not those of a chunk alone
             n = min(chunk_size, size - at)
             some = iter([v if d is None else v.narrow(d, at, n) for v, d in _pairs(args, dims)])
             now = mapped(lambda v, some=some: next(some), args)
