@@ -32,7 +32,7 @@ static tn_status check_rows(tn_infer *inf, const tn_view *x1, const tn_view *x2)
 
 /* The shape of the distances. */
 static void distances_of(const tn_view *x1, const tn_view *x2, int64_t *ret_shape) {
-    for (int32_t d = 0; d < x1->ndim; d++) ret_shape[d] = x1->shape[d];
+    memcpy(ret_shape, x1->shape, (size_t)x1->ndim * sizeof *ret_shape);
     ret_shape[x1->ndim - 1] = x2->shape[x2->ndim - 2];
 }
 

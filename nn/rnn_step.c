@@ -1,6 +1,8 @@
 /* rnn_step.c: a step of recurrent networks: shape rules (states are (..., n), gates (..., k n)), the
  * step out of simpler operators, gradients. The gates that a step keeps are results like the others: in
  * a second backward pass a gradient comes to them, too. */
+#include <string.h>
+
 #include <tenon/args_rnn.h>
 #include <tenon/ops_activation.h>
 #include <tenon/ops_create.h>
@@ -20,7 +22,7 @@ static tn_status gates_of(const tn_infer *inf, int32_t arg, const tn_view *state
     if (state->ndim < 1)
         return tn_fail(TN_E_SHAPE, arg, "%s(): argument '%s' must have at least one dimension",
                        inf->op->info.name, inf->op->fields[arg].name);
-    for (int32_t d = 0; d < state->ndim; d++) ret_shape[d] = state->shape[d];
+    memcpy(ret_shape, state->shape, (size_t)state->ndim * sizeof *ret_shape);
     ret_shape[state->ndim - 1] *= gates;
     return TN_OK;
 }

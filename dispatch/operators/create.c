@@ -257,27 +257,28 @@ tn_status tni_composite_new_full(const void *args, tn_tensor **rets) {
 
 /* ---- Sequences ---------------------------------------------------------------------------------*/
 
-/* How many numbers from start on, step apart, lie before end; one more when end is `closed`. */
+/* How many numbers from start on, step apart, lie before end; one more when end is `closed`.
+ * `at` is the number of the argument end. */
 static tn_status count_of(const tn_scalar *start, const tn_scalar *end, const tn_scalar *step,
-                          bool exact, bool closed, int64_t *ret_n) {
-    if (step->re == 0.0) return tn_fail(TN_E_STATE, 2, "step must be nonzero");
+                          bool exact, bool closed, int32_t at, int64_t *ret_n) {
+    if (step->re == 0.0) return tn_fail(TN_E_STATE, at + 1, "step must be nonzero");
     if (!isfinite(start->re) || !isfinite(end->re))
-        return tn_fail(TN_E_STATE, 1, "unsupported range: %g -> %g", start->re, end->re);
+        return tn_fail(TN_E_STATE, at, "unsupported range: %g -> %g", start->re, end->re);
     if ((step->re > 0 && start->re > end->re) || (step->re < 0 && start->re < end->re))
-        return tn_fail(TN_E_STATE, 1, "upper bound and lower bound inconsistent with step sign");
+        return tn_fail(TN_E_STATE, at, "upper bound and lower bound inconsistent with step sign");
     double n;
     if (exact && !closed) {
         /* Whole numbers: no rounding, even where a double cannot hold them. */
         int64_t span, s = step->i;
         if (__builtin_sub_overflow(end->i, start->i, &span))
-            return tn_fail(TN_E_STATE, 1, "invalid size, possible overflow?");
+            return tn_fail(TN_E_STATE, at, "invalid size, possible overflow?");
         *ret_n = span / s + (span % s != 0);
         return TN_OK;
     }
     n = closed ? floor((end->re - start->re) / step->re) + 1.0
                : ceil((end->re - start->re) / step->re);
     if (!(n >= 0.0 && n < 4.6e18))
-        return tn_fail(TN_E_STATE, 1, "invalid size, possible overflow?");
+        return tn_fail(TN_E_STATE, at, "invalid size, possible overflow?");
     *ret_n = (int64_t)n;
     return TN_OK;
 }
@@ -299,7 +300,7 @@ static tn_status fail_sequences(const char *name, int64_t dtype) {
                    tni_type_text((int32_t)dtype));
 }
 
-static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool closed,
+static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool closed, int32_t at,
                           int64_t dtype, int64_t device, tn_tensor **rets) {
     bool exact = start.kind < TN_CAT_FLOAT && end.kind < TN_CAT_FLOAT && step.kind < TN_CAT_FLOAT;
     int32_t fallback = exact && !closed ? TN_I64 : tn_dtype_default();
@@ -321,12 +322,12 @@ static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool c
     }
     if (dtype == TN_I64) {
         if (step.re == 0.0 && by.re != 0.0)
-            return tn_fail(TN_E_VALUE, 2, "step must be nonzero, but as a whole number %g is 0",
-                           by.re);
+            return tn_fail(TN_E_VALUE, at + 1,
+                           "step must be nonzero, but as a whole number %g is 0", by.re);
         s = start, e = end, by = step;
         exact = true;
     }
-    TN_TRY(count_of(&s, &e, &by, exact, closed, &n));
+    TN_TRY(count_of(&s, &e, &by, exact, closed, at, &n));
     TN_TRY(sized(tn_ints_of(&n, 1), dtype, device, TN_FORMAT_CONTIGUOUS, fallback, &t));
     tn_status st = TN_OK;
     if (n > 0) st = tn__arange_(t, start, step, &same);
@@ -340,17 +341,18 @@ static tn_status sequence(tn_scalar start, tn_scalar end, tn_scalar step, bool c
 
 tn_status tni_composite_arange(const void *args, tn_tensor **rets) {
     const tn_arange_args *a = args;
-    return sequence(tn_scalar_int(0), a->end, tn_scalar_int(1), false, a->dtype, a->device, rets);
+    tn_scalar from = tn_scalar_int(0), step = tn_scalar_int(1);
+    return sequence(from, a->end, step, false, 0, a->dtype, a->device, rets);
 }
 
 tn_status tni_composite_arange_start(const void *args, tn_tensor **rets) {
     const tn_arange_start_args *a = args;
-    return sequence(a->start, a->end, a->step, false, a->dtype, a->device, rets);
+    return sequence(a->start, a->end, a->step, false, 1, a->dtype, a->device, rets);
 }
 
 tn_status tni_composite_range(const void *args, tn_tensor **rets) {
     const tn_range_args *a = args;
-    return sequence(a->start, a->end, a->step, true, a->dtype, a->device, rets);
+    return sequence(a->start, a->end, a->step, true, 1, a->dtype, a->device, rets);
 }
 
 static int32_t linspace_dtype(const tn_scalar *a, const tn_scalar *b, int64_t dtype) {

@@ -93,10 +93,10 @@ tn_status tni_infer_slogdet(tn_infer *inf, const void *args) {
     return set(inf, 1, a->input, (tn_ints){0});
 }
 
-/* b has a's batch and dtype, and as many rows. */
-static tn_status right_side(const char *op, const tn_view *a, const tn_view *b) {
+/* b, the argument with the number `at`, has a's batch and dtype, and as many rows. */
+static tn_status right_side(const char *op, const tn_view *a, int32_t at, const tn_view *b) {
     if (tn_view_dtype(a) != tn_view_dtype(b)) {
-        return tn_fail(TN_E_DTYPE, 1,
+        return tn_fail(TN_E_DTYPE, at,
                        "%s: Expected A and B to have the same dtype, but found A of type %s and B "
                        "of type %s instead",
                        op, tn_dtype_name(tn_view_dtype(a)), tn_dtype_name(tn_view_dtype(b)));
@@ -104,7 +104,7 @@ static tn_status right_side(const char *op, const tn_view *a, const tn_view *b) 
     bool fits = a->ndim == b->ndim && rows_of(a) == rows_of(b);
     for (int32_t d = 0; fits && d + 2 < a->ndim; d++) fits = a->shape[d] == b->shape[d];
     if (fits) return TN_OK;
-    return tn_fail(TN_E_SHAPE, 1,
+    return tn_fail(TN_E_SHAPE, at,
                    "%s: Incompatible shapes of A and B for the equation AX = B: %s, %s", op,
                    tni_shape_text_of(a), tni_shape_text_of(b));
 }
@@ -112,14 +112,14 @@ static tn_status right_side(const char *op, const tn_view *a, const tn_view *b) 
 tn_status tni_infer__linalg_solve(tn_infer *inf, const void *args) {
     const tn__linalg_solve_args *a = args;
     TN_TRY(square("linalg.solve", a->A));
-    TN_TRY(right_side("linalg.solve", a->A, a->B));
+    TN_TRY(right_side("linalg.solve", a->A, 1, a->B));
     return alike(inf, 0, a->B);
 }
 
 tn_status tni_infer__linalg_solve_triangular(tn_infer *inf, const void *args) {
     const tn__linalg_solve_triangular_args *a = args;
     TN_TRY(square("linalg.solve_triangular", a->A));
-    TN_TRY(right_side("linalg.solve_triangular", a->A, a->B));
+    TN_TRY(right_side("linalg.solve_triangular", a->A, 1, a->B));
     return alike(inf, 0, a->B);
 }
 
@@ -158,7 +158,7 @@ tn_status tni_infer__linalg_eigh(tn_infer *inf, const void *args) {
 tn_status tni_infer__linalg_lstsq(tn_infer *inf, const void *args) {
     const tn__linalg_lstsq_args *a = args;
     TN_TRY(matrices("torch.linalg.lstsq", a->A));
-    TN_TRY(right_side("torch.linalg.lstsq", a->A, a->B));
+    TN_TRY(right_side("torch.linalg.lstsq", a->A, 1, a->B));
     int64_t n = columns_of(a->A);
     TN_TRY(set(inf, 0, a->A, TN_INTS(n, columns_of(a->B))));
     TN_TRY(set(inf, 1, a->A, (tn_ints){0}));
@@ -201,7 +201,7 @@ tn_status tni_infer__linalg_ldl_factor(tn_infer *inf, const void *args) {
 tn_status tni_infer__linalg_ldl_solve(tn_infer *inf, const void *args) {
     const tn__linalg_ldl_solve_args *a = args;
     TN_TRY(square("torch.linalg.ldl_solve", a->LD));
-    TN_TRY(right_side("torch.linalg.ldl_solve", a->LD, a->B));
+    TN_TRY(right_side("torch.linalg.ldl_solve", a->LD, 2, a->B));
     if (tn_view_dtype(a->pivots) != TN_I32)
         return tn_fail(TN_E_DTYPE, 1,
                        "torch.linalg.ldl_solve: Expected pivots to be integers. Got %s",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import tenon as tn
-from table import call, is_tensor_type, make_case, rows, tensor_args
+from table import call, function_of, is_tensor_type, make_case, rows, tensor_args
 
 # What `make_case` does not fill, and what lies about sizes of memory would be asked of.
 APART = {"index", "empty_strided", "new_empty_strided"}
@@ -71,8 +71,43 @@ def test_the_argument_that_is_named(row: dict[str, Any]) -> None:
         try:
             call(row, args)
         except Exception as err:
-            if getattr(err, "op", "") != row["name"] or not 0 <= err.arg < len(names):
+            if getattr(err, "op", "") != row["name"] or err.arg == -1:
                 continue
+            assert 0 <= err.arg < len(names), err
             said = SUBJECT.search(str(err).partition("\n")[0])
             name = next((g for g in said.groups() if g), "") if said else ""
             assert name not in names or names[err.arg] == name, err
+
+
+ONE = tn.tensor(1.0)
+DOUBLE = tn.ones(3).double()
+LOSS = (ONE, tn.tensor([0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "blamed"),
+    [
+        ("arange", (-5,), "end"),
+        ("arange_start", (1, 5, -1), "end"),
+        ("arange_start", (1, 5, 0), "step"),
+        ("range", (1, float("inf"), 2), "end"),
+        ("_gru_step", (tn.ones(6), tn.ones(6), ONE), "h"),
+        ("_lstm_step", (tn.ones(6), tn.ones(6), ONE), "c"),
+        ("_weight_int8pack_mm", (tn.ones(2, 4), tn.ones(3, 4).char(), tn.ones(2)), "scales"),
+        ("_nll_loss_backward", (*LOSS, DOUBLE, ONE, [2, 3], 1, -100), "weight"),
+        ("_nll_loss_backward", (*LOSS, DOUBLE.float(), ONE.double(), [2, 3], 1, -100),
+         "total_weight"),
+        ("_poisson_", (tn.ones(3), tn.ones(2, 3)), "rate"),
+        ("_standard_gamma_", (tn.ones(3), tn.ones(3).long()), "concentration"),
+        ("_binomial_", (tn.ones(3), tn.ones(2, 3), tn.ones(3)), "count"),
+        ("_binomial_", (tn.ones(3), tn.ones(3), tn.ones(2, 3)), "prob"),
+        ("_linalg_ldl_solve", (tn.eye(3), tn.ones(3).int(), tn.ones(2, 1), True), "B"),
+        ("_linalg_ldl_solve", (tn.eye(3), tn.ones(3), tn.ones(3, 1), True), "pivots"),
+    ],
+)  # fmt: skip
+def test_the_one_at_fault(name: str, args: tuple[Any, ...], blamed: str) -> None:
+    """Where the words name none, or the last one is at fault."""
+    (row,) = [r for r in rows() if r["name"] == name]
+    with pytest.raises((RuntimeError, ValueError)) as err:
+        function_of(row)(*args)
+    assert (err.value.op, row["args"][err.value.arg]["name"]) == (name, blamed)

@@ -71,7 +71,7 @@ def test_rows_are_searched_in_rows_of_their_own() -> None:
     np.testing.assert_array_equal(
         ops._searchsorted(a[0], b, False).numpy(), np.searchsorted(rows[0], sought)
     )
-    for x, y in ((a, b[None]), (a, b[0]), (a, b[:1]), (a[None], b)):
+    for x, y in ((a, b[None]), (a, b[0]), (a, b[:, 0]), (a, b[:1]), (a[None], b)):
         with pytest.raises(SHAPE, match="cannot be searched"):
             ops._searchsorted(x, y, False)
 
@@ -106,6 +106,26 @@ def test_sizes_beyond_those_of_images_and_windows() -> None:
     for x, w in ((2**31 + 1, 1), (2**31 + 9, 2**31 + 1)):
         with pytest.raises(ValueError, match=r"at most 2\^31"):
             F.conv1d(one.expand(1, 1, x), one.expand(1, 1, w))
+
+
+def test_sizes_of_windows_alone() -> None:
+    window = tn.ones(1, 1, 1).expand(1, 1, 2**31 + 1)
+    with pytest.raises(ValueError, match=r"at most 2\^31"):
+        F.conv1d(tn.ones(1, 1, 5), window)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_images_without_channels_or_pixels_have_no_borders(mode: str) -> None:
+    for shape in ((1, 0, 4), (0, 4), (2, 3, 0)):
+        with pytest.raises(RuntimeError):
+            F.pad(tn.ones(shape), (1, 1), mode=mode)
+        assert F.pad(tn.ones(shape), (1, 1)).shape == (*shape[:-1], shape[-1] + 2)
+    assert F.pad(tn.ones(0, 3, 4), (1, 1), mode=mode).shape == (0, 3, 6)
+
+
+def test_rows_of_a_batch_are_counted_together() -> None:
+    with pytest.raises(RuntimeError, match=r"cannot be multiplied \(6x4 and 6x5\)"):
+        F.linear(tn.ones(2, 3, 4), tn.ones(5, 6))
 
 
 def test_parameters_of_batch_norm_belong_to_the_channels() -> None:

@@ -80,6 +80,7 @@ def test_one_gradient_at_a_time(wanted: int) -> None:
 def test_the_result_of_gelu_may_be_changed() -> None:
     x, w, b = tensors(3)
     y, _ = _nn._linear_gelu(x, w, b, True)
+    assert _nn._linear_gelu(x, w, b, False)[1] is None
     y.mul_(2).sum().backward()
     assert x.grad is not None
     z = _nn._linear_relu(x, w, b)
