@@ -90,11 +90,15 @@ tn_status tni_composite__sparse_read(const void *args, tn_tensor **rets) {
 
 /* ---- Components --------------------------------------------------------------------------------*/
 
-static tn_status fail_layout(const char *name, const char *expected, const tn_view *v) {
-    static const char *const spelt[TN_LAYOUT_COUNT] = {"Strided",   "Sparse",    "SparseCsr",
+static const char *spelt(const tn_tensor *t) {
+    static const char *const names[TN_LAYOUT_COUNT] = {"Strided",   "Sparse",    "SparseCsr",
                                                        "SparseCsc", "SparseBsr", "SparseBsc"};
+    return names[tn_tensor_layout(t)];
+}
+
+static tn_status fail_layout(const char *name, const char *expected, const tn_view *v) {
     return tn_fail(TN_E_STATE, 0, "%s expected sparse %stensor layout but got %s", name, expected,
-                   spelt[tn_tensor_layout(tni_t(v))]);
+                   spelt(tni_t(v)));
 }
 
 static tn_status fail_uncoalesced(const char *what) {
@@ -215,15 +219,27 @@ tn_status tni_sparse_zero_(const tn_op *op, void *args, tn_tensor **rets) {
     return scope_finish(&s, t, rets);
 }
 
+static tn_status fail_copy(const tn_tensor *to, const tn_tensor *from) {
+    int32_t into = tn_tensor_layout(to), out_of = tn_tensor_layout(from);
+    if (into > TN_LAYOUT_COO)
+        return tn_fail(TN_E_STATE, 1,
+                       "copy_(): copy of sparse compressed tensors having different layouts is not "
+                       "supported. self layout is %s and src layout is %s",
+                       spelt(to), spelt(from));
+    if (out_of > TN_LAYOUT_COO)
+        return fail_layout("copy_sparse_compressed_", "compressed ", &to->v);
+    return tn_fail(TN_E_STATE, 1,
+                   "copy_() between dense and sparse Tensors is not implemented! Found self layout "
+                   "= %s and src layout = %s",
+                   spelt(to), spelt(from));
+}
+
 tn_status tni_sparse_copy_(const tn_op *op, void *args, tn_tensor **rets) {
     const tn_copy__args *a = args;
     tn_tensor *to = tni_t(a->self), *from = tni_t(a->src), *r = NULL;
     tni_scope s = {0};
     (void)op;
-    if (tn_tensor_layout(to) != tn_tensor_layout(from))
-        return tn_fail(
-            TN_E_STATE, 1, "copy_() between tensors of layout %s and %s is not implemented",
-            tn_layout_name(tn_tensor_layout(from)), tn_layout_name(tn_tensor_layout(to)));
+    if (tn_tensor_layout(to) != tn_tensor_layout(from)) return fail_copy(to, from);
     if (!tni_shape_is(to, from->v.ndim, from->v.shape))
         return tn_fail(TN_E_STATE, 1, "copy_(): sparse tensors of shapes %s and %s do not fit",
                        tni_shape_text_of(&to->v), tni_shape_text_of(&from->v));

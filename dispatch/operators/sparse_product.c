@@ -6,6 +6,7 @@
 #include "infer_priv.h"
 #include "op_linalg.h"
 #include "op_sparse.h"
+#include "rule_priv.h"
 #include "sparse_scope_priv.h"
 
 /* ---- The two operators that have kernels -------------------------------------------------------*/
@@ -305,18 +306,35 @@ static tn_tensor *weighted(tni_scope *s, tn_tensor *t, tn_scalar by) {
     return scope_take(s, st, r);
 }
 
+/* beta * input + alpha * r, of the shape of r. */
+static tn_status added(tni_scope *s, tn_tensor *input, tn_scalar beta, tn_tensor *r,
+                       tn_scalar alpha, tn_tensor **rets) {
+    r = weighted(s, r, alpha);
+    if (s->st == TN_OK) s->st = rule_expandable(&input->v, r->v.ndim, r->v.shape);
+    if (!tni_scalar_is(beta, 0)) r = scope_add(s, weighted(s, input, beta), r);
+    return scope_finish(s, r, rets);
+}
+
 tn_status tni_sparse_addmm(const tn_op *op, void *args, tn_tensor **rets) {
     const tn_addmm_args *a = args;
-    tn_tensor *input = tni_t(a->input), *mat1 = tni_t(a->mat1), *mat2 = tni_t(a->mat2);
+    tn_tensor *mat1 = tni_t(a->mat1), *mat2 = tni_t(a->mat2);
     tni_scope s = {0};
     TN_TRY(check_product(op, mat1, mat2, 2));
-    tn_tensor *r =
-        weighted(&s,
-                 tni_is_sparse(mat1) || tni_is_sparse(mat2) ? product(&s, mat1, mat2)
-                                                            : scope_binary(&s, tn_mm, mat1, mat2),
-                 a->alpha);
-    if (tni_scalar_is(a->beta, 0)) return scope_finish(&s, r, rets);
-    return scope_finish(&s, scope_add(&s, weighted(&s, input, a->beta), r), rets);
+    tn_tensor *r = tni_is_sparse(mat1) || tni_is_sparse(mat2) ? product(&s, mat1, mat2)
+                                                              : scope_binary(&s, tn_mm, mat1, mat2);
+    return added(&s, tni_t(a->input), a->beta, r, a->alpha, rets);
+}
+
+tn_status tni_sparse_addmv(const tn_op *op, void *args, tn_tensor **rets) {
+    const tn_addmv_args *a = args;
+    tn_tensor *mat = tni_t(a->mat), *vec = tni_t(a->vec);
+    tni_scope s = {0};
+    (void)op;
+    if (tni_is_sparse(tni_t(a->input)) || tni_is_sparse(vec))
+        return tn_fail(TN_E_UNSUPPORTED, tni_is_sparse(vec) ? 2 : 0,
+                       "addmv(): the matrix may be sparse, not the vectors");
+    tn_tensor *r = SCOPE(&s, tn_mv(mat, vec, scope_slot(&s)));
+    return added(&s, tni_t(a->input), a->beta, r, a->alpha, rets);
 }
 
 /* A strided input of any rank is the matrix of its last dimension's vectors. */

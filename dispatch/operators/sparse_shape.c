@@ -6,6 +6,7 @@
 #include <tenon/args_reduce.h>
 #include <tenon/args_shape.h>
 #include <tenon/args_sparse.h>
+#include <tenon/ops_conv.h>
 #include <tenon/ops_norm.h>
 
 #include "call_priv.h"
@@ -291,6 +292,24 @@ tn_status tni_sparse_index_select(const tn_op *op, void *args, tn_tensor **rets)
 
 /* ---- Joined ------------------------------------------------------------------------------------*/
 
+/* Values with zeros in front of what they hold of a dimension and behind it. */
+static tn_tensor *between_zeros(tni_scope *s, tn_tensor *values, int64_t dim, int64_t front,
+                                int64_t size) {
+    int64_t pad[2 * TN_MAX_DIMS] = {0}, last = values->v.ndim - 1 - dim;
+    pad[2 * last] = front;
+    pad[2 * last + 1] = size - front - values->v.shape[dim];
+    tn_ints around = tn_ints_of(pad, 2 * (last + 1));
+    return SCOPE(s, tn_constant_pad_nd(values, around, tn_scalar_int(0), scope_slot(s)));
+}
+
+/* What the tensors have of a dimension, together; those without it are refused later. */
+static int64_t joined_size(tn_views tensors, int64_t dim) {
+    int64_t size = 0;
+    for (int64_t i = 0; i < tensors.n; i++)
+        if (dim < tensors.v[i]->ndim) size += tensors.v[i]->shape[dim];
+    return size;
+}
+
 tn_status tni_sparse_cat(const tn_op *op, void *args, tn_tensor **rets) {
     const tn_cat_args *a = args;
     int64_t shape[TN_MAX_DIMS], dim, shift = 0, n = a->tensors.n;
@@ -332,9 +351,8 @@ tn_status tni_sparse_cat(const tn_op *op, void *args, tn_tensor **rets) {
             if (s.st == TN_OK) s.st = tn_cat((tn_tensors){part, 3}, 0, &moved);
             own = scope_take(&s, s.st, moved);
         } else if (s.st == TN_OK && dim >= tn_sparse_dim(t)) {
-            s.st = tn_fail(TN_E_UNSUPPORTED, 1,
-                           "%s(): sparse tensors are not joined along dense dimensions",
-                           op->info.name);
+            v = between_zeros(&s, v, dim - tn_sparse_dim(t) + 1, shift,
+                              joined_size(a->tensors, dim));
         }
         if (s.st == TN_OK) {
             index.v[i] = tn_tensor_ref(own);

@@ -156,6 +156,11 @@ PyObject *tnp_is_coalesced(PyObject *self, PyObject *unused);
 
 PyObject *tnp_layout_object(int32_t layout);
 int32_t tnp_layout_value(PyObject *o); /* -1 when it is none */
+/* In one of the sparse layouts. */
+static inline bool tnp_is_sparse(const tn_tensor *t) {
+    int32_t layout = tn_tensor_layout(t);
+    return layout != TN_LAYOUT_STRIDED && layout < TN_LAYOUT_COUNT;
+}
 PyObject *tnp_format_object(int32_t format);
 int32_t tnp_format_value(PyObject *o); /* -1 when it is none */
 /* A device from an object, a string or an index. False: exception set. */

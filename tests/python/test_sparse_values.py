@@ -128,3 +128,95 @@ def test_arguments_are_checked_by_name():
         check(t([[1, 0]]), tn.ones(2), (2,), True)
     with pytest.raises(RuntimeError, match="found index 5"):
         check(t([[1, 5]]), tn.ones(2), size=(2,))
+
+
+# ---- Joined, multiplied and made like others -----------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_tensors_with_dense_dimensions_are_joined_along_any(dim):
+    def parts(full: tn.Tensor, sparse_dim: int) -> list[tn.Tensor]:
+        halves = [full.narrow(dim, 0, 1), full.narrow(dim, 1, full.shape[dim] - 1)]
+        return [h.to_sparse(sparse_dim) for h in halves]
+
+    full = tn.tensor([[[1.0, 0, 2], [0, 0, 0], [3, 4, 0]], [[0, 0, 0], [5, 0, 6], [0, 0, 0]]])
+    for sparse_dim in (1, 2):
+        joined = tn.cat(parts(full, sparse_dim), dim)
+        assert joined.sparse_dim() == sparse_dim
+        assert tn.equal(joined.to_dense(), full)
+
+
+def test_gradients_pass_a_join_along_a_dense_dimension():
+    places, weight = tn.tensor([[0, 2]]), tn.arange(12.0).view(3, 4)
+    one = tn.ones(2, 1, requires_grad=True)
+    two = tn.ones(2, 3, requires_grad=True)
+    made = [tn.sparse_coo_tensor(places, v, (3, v.shape[1])) for v in (one, two)]
+    (tn.cat(made, 1).to_dense() * weight).sum().backward()
+    assert one.grad.tolist() == [[0.0], [8.0]]
+    assert two.grad.tolist() == [[1.0, 2.0, 3.0], [9.0, 10.0, 11.0]]
+
+
+@pytest.mark.parametrize("layout", ["coo", *LAYOUTS])
+def test_addmv_takes_a_sparse_matrix(layout):
+    matrix = tn.tensor([[0.0, 2, 0, 1, 0, 3], [0, 0, 0, 4, 5, 0]])
+    sparse = matrix.to_sparse() if layout == "coo" else compressed(matrix, layout)
+    vector, start = tn.arange(6.0), tn.tensor([10.0, 20.0], requires_grad=True)
+    vector.requires_grad_()
+    got = tn.addmv(start, sparse, vector, beta=2, alpha=3)
+    assert got.tolist() == [20 + 3 * (2 + 3 + 15), 40 + 3 * (12 + 20)]
+    got.sum().backward()
+    assert start.grad.tolist() == [2.0, 2.0]
+    assert vector.grad.tolist() == (3 * matrix.sum(0)).tolist()
+    out = tn.full((2,), tn.nan)
+    tn.addmv(out, sparse, tn.arange(6.0), beta=0, out=out)
+    assert out.tolist() == [20.0, 32.0]
+    with pytest.raises(RuntimeError, match="expanded size"):
+        tn.addmv(tn.ones(2, 2), sparse, tn.ones(6))
+    with pytest.raises(RuntimeError, match="expanded size"):
+        tn.addmm(tn.ones(2, 2, 3), sparse, tn.ones(6, 3))
+    with pytest.raises(NotImplementedError, match="not the vectors"):
+        tn.addmv(tn.ones(2), matrix, tn.ones(6).to_sparse())
+
+
+@pytest.mark.parametrize("name", ["zeros_like", "ones_like", "empty_like", "rand_like"])
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_a_tensor_like_a_sparse_one_is_strided_where_that_is_asked_for(name, layout):
+    x = getattr(tn.eye(3, dtype=tn.float64), f"to_sparse_{layout}")()
+    make = getattr(tn, name)
+    for made in (make(x, layout=tn.strided), make(input=x, layout=tn.strided)):
+        assert made.layout is tn.strided and made.shape == x.shape and made.dtype == tn.float64
+    made = make(x, layout=tn.strided, dtype=tn.float32, requires_grad=True)
+    assert made.dtype == tn.float32 and made.requires_grad
+    assert make(tn.ones(2), layout=tn.strided).layout is tn.strided
+    assert tn.full_like(x, 3, layout=tn.strided).tolist() == [[3.0] * 3] * 3
+    assert x.new_ones((2,), layout=tn.strided).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_random_numbers_at_the_places_of_another(layout):
+    x = compressed(tn.eye(6), layout)
+    for make in (tn.rand_like, tn.randn_like):
+        tn.manual_seed(3)
+        made = make(x)
+        tn.manual_seed(3)
+        assert tn.equal(made.values(), make(x.values()))
+        assert made.layout is x.layout and tn.equal(indices_of(made)[1], indices_of(x)[1])
+    with pytest.raises(NotImplementedError, match="randn_like.*sparse_coo"):
+        tn.randn_like(tn.eye(3).to_sparse())
+
+
+def test_copies_and_data_of_another_layout_are_refused():
+    strided, coo, csr = tn.eye(4), tn.eye(4).to_sparse(), tn.eye(4).to_sparse_csr()
+    csc = tn.eye(4).to_sparse_csc()
+    with pytest.raises(RuntimeError, match="different layouts.*is SparseCsr and.*is SparseCsc"):
+        csr.copy_(csc)
+    with pytest.raises(RuntimeError, match="expected sparse compressed tensor layout but got Spar"):
+        coo.copy_(csr)
+    with pytest.raises(RuntimeError, match="between dense and sparse Tensors is not implemented"):
+        strided.copy_(coo)
+    for to, value in ((strided, coo), (coo, strided), (csr, coo), (strided, csr)):
+        with pytest.raises(RuntimeError, match="have incompatible tensor type"):
+            to.data = value
+    coo.data = tn.ones(2, 2).to_sparse()
+    csr.data = csc
+    assert coo.shape == (2, 2) and csr.layout is tn.sparse_csc

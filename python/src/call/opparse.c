@@ -361,9 +361,10 @@ static int mismatch(tnp_mismatch *why, enum tnp_mismatch_kind kind, int32_t para
     return 0;
 }
 
-/* Keywords that belong to the binding, not to the operator. */
+/* Keywords that belong to the binding, not to the operator. One that asks for the layout strided where
+ * the tensor to be like has another is left to oplayout.c. */
 static int take_extra(const tnp_overload *o, enum tnp_form form, PyObject *name, PyObject *value,
-                      tnp_extras *extras) {
+                      const tnp_frame *f, tnp_extras *extras) {
     bool has_out = !(o->meta.flags & (TNI_OP_NO_OUT | TNI_OP_LIST_OUT));
     if (name == tnp.str_out && has_out && form != TNP_FORM_INPLACE) {
         extras->out = value == Py_None ? NULL : value;
@@ -380,17 +381,22 @@ static int take_extra(const tnp_overload *o, enum tnp_form form, PyObject *name,
             value == Py_True;
         return 1;
     }
-    return name == tnp.str_layout &&
-           (value == Py_None || tnp_layout_value(value) == TN_LAYOUT_STRIDED);
+    if (name != tnp.str_layout ||
+        (value != Py_None && tnp_layout_value(value) != TN_LAYOUT_STRIDED))
+        return 0;
+    const tn_field *first = o->params[0].field;
+    if (value == Py_None || first->kind != TN_F_TENSOR) return 1;
+    const tn_tensor *like = *(tn_tensor *const *)(const void *)(f->args + first->offset);
+    return !tnp_is_sparse(like);
 }
 
-static int take_extras(const tnp_overload *o, enum tnp_form form, keywords *k, tnp_extras *extras,
-                       tnp_mismatch *why) {
+static int take_extras(const tnp_overload *o, enum tnp_form form, keywords *k, const tnp_frame *f,
+                       tnp_extras *extras, tnp_mismatch *why) {
     for (int32_t i = 0; i < k->n; i++) {
         bool known = false;
         for (int32_t p = 0; p < o->nparams && !known; p++) known = o->params[p].name == k->name[i];
         if (known) continue;
-        int r = take_extra(o, form, k->name[i], k->value[i], extras);
+        int r = take_extra(o, form, k->name[i], k->value[i], f, extras);
         if (r < 0) return r;
         if (r == 0) {
             why->value = k->name[i];
@@ -466,7 +472,7 @@ static int bind_once(tnp_overload *o, enum tnp_form form, PyObject *self, PyObje
         why->value = nargs ? args[0] : k->value[0]; /* something has to be a tensor */
         return mismatch(why, TNP_BAD_TYPE, 0, 1);
     }
-    return k->used == k->n ? 1 : take_extras(o, form, k, extras, why);
+    return k->used == k->n ? 1 : take_extras(o, form, k, f, extras, why);
 }
 
 /* The parameter that a keyword means when it is not spelt by an interned string, or in NumPy's way. */

@@ -255,6 +255,12 @@ bool tnp_refuse_many(PyObject *o, const char *what) {
     return true;
 }
 
+/* Which data a tensor can take: strided, of coordinates, compressed. */
+static int memory_kind(const tn_tensor *t) {
+    if (!tnp_is_sparse(t)) return 0;
+    return tn_tensor_layout(t) == TN_LAYOUT_COO ? 1 : 2;
+}
+
 static int set_data(PyObject *self, PyObject *value, void *unused) {
     (void)unused;
     if (!value || !tnp_is_tensor(value)) {
@@ -266,6 +272,12 @@ static int set_data(PyObject *self, PyObject *value, void *unused) {
     if (tn_requires_grad(tnp_of(self)) && category < TN_CAT_FLOAT) {
         PyErr_SetString(PyExc_RuntimeError, "data set to a tensor that requires gradients must be "
                                             "floating point or complex dtype");
+        return -1;
+    }
+    if (memory_kind(tnp_of(self)) != memory_kind(tnp_of(value))) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Attempted to call `variable.set_data(tensor)`, but `variable` and "
+                        "`tensor` have incompatible tensor type.");
         return -1;
     }
     return tnp_check(tn_tensor_set_data(tnp_of(self), tnp_of(value)));

@@ -226,8 +226,13 @@ def _without_elements(size: tuple[int, ...], layout: Any, dtype: Any, device: An
 
 
 def created(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    """What a call of a factory with a sparse `layout` gives: a tensor without elements."""
+    """What a call of a factory with a sparse `layout` gives: a tensor without elements. One with
+    the layout strided gives what it does for a strided tensor like its first argument."""
     layout = kwargs.pop("layout")
+    if layout is _C.strided:
+        like, *rest = args or (kwargs.pop("input"),)
+        strided = _ops.empty(like.shape, dtype=like.dtype, device=like.device)
+        return getattr(Tensor if name.startswith("new_") else _ops, name)(strided, *rest, **kwargs)
     requires_grad, pin_memory = (kwargs.pop(k, False) for k in ("requires_grad", "pin_memory"))
     if name.removesuffix("_like").removeprefix("new_") not in ("zeros", "empty"):
         raise NotImplementedError(
