@@ -57,6 +57,28 @@ def _as_reals(name: str, grad: Tensor, *others: Tensor | None) -> list[Tensor | 
     return [None if t is None else as_real(t) for t in (grad, *others)]
 
 
+def step_rows(
+    p: Tensor, grad: Tensor, buffer: Tensor | None, group: dict[str, Any]
+) -> Tensor | None:
+    """SGD by a gradient of a few rows: changes these alone, unless there is momentum.
+
+    Returns the buffer, made from the gradient where there was none.
+    """
+    momentum, lr = float(group["momentum"]), float(group["lr"])
+    if group["weight_decay"] != 0:
+        raise RuntimeError("SGD: weight_decay is not possible with sparse gradients")
+    if group["maximize"]:
+        grad = -grad
+    if momentum != 0:
+        if buffer is None:
+            buffer = grad.detach().clone()
+        else:
+            buffer.mul_(momentum).add_(grad, alpha=1 - float(group["dampening"]))
+        grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+    p.add_(grad, alpha=-lr)
+    return buffer
+
+
 class SGD(Optimizer):
     """Gradient descent, with momentum.
 
@@ -109,23 +131,6 @@ class SGD(Optimizer):
             group.setdefault("foreach", None)
             group.setdefault("fused", False)
 
-    def _step_sparse(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        """A gradient of a few rows changes these alone, unless there is momentum."""
-        momentum, lr = float(group["momentum"]), float(group["lr"])
-        if group["weight_decay"] != 0:
-            raise RuntimeError("SGD: weight_decay is not possible with sparse gradients")
-        if group["maximize"]:
-            grad = -grad
-        if momentum != 0:
-            state = self.state[p]
-            buffer = state.get("momentum_buffer")
-            if buffer is None:
-                buffer = state["momentum_buffer"] = grad.detach().clone()
-            else:
-                buffer.mul_(momentum).add_(grad, alpha=1 - float(group["dampening"]))
-            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
-        p.add_(grad, alpha=-lr)
-
     @step_with_closure
     def step(self) -> None:
         for group in self.param_groups:
@@ -137,7 +142,10 @@ class SGD(Optimizer):
                 if grad is None:
                     continue
                 if grad.is_sparse:
-                    self._step_sparse(p, grad, group)
+                    buffer = self.state[p].get("momentum_buffer") if momentum != 0 else None
+                    buffer = step_rows(p, grad, buffer, group)
+                    if momentum != 0:
+                        self.state[p]["momentum_buffer"] = buffer
                     continue
                 lists = going
                 buffer = None

@@ -1,5 +1,6 @@
-"""The place where programs look for Adam; see _steps.py."""
+"""The place where programs look for Adam and its step as a function; see _steps.py."""
 
+from tenon.optim._functional import adam
 from tenon.optim._steps import Adam
 
-__all__ = ["Adam"]
+__all__ = ["Adam", "adam"]
