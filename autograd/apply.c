@@ -152,6 +152,19 @@ static tn_status check_layout(const tni_packed_tensor *p, const tn_tensor *t) {
                          tn_layout_name(have), tn_layout_name(p->layout));
 }
 
+/* What a hook packed, and an argument's history with it. */
+static tn_status unpack_one(const tn_node *n, tn_node *owner, const tni_packed_tensor *p,
+                            tn_tensor **ret_tensor) {
+    tn_tensor *t = NULL;
+    TN_TRY(tni_unpack(p, &t));
+    tn_status st = check_layout(p, t);
+    if (st == TN_OK && p->slot < n->nedges)
+        st = tni_unpacked_history(tni_node_edges(owner)[p->slot], &t);
+    if (st != TN_OK) tn_tensor_unref(&t);
+    *ret_tensor = t;
+    return st;
+}
+
 static tn_status unpack(tn_node *n, tn_node *owner, unpacked *u) {
     const tn_op *op = n->op;
     memcpy(u->args, tni_node_args(n), op->args_bytes);
@@ -159,14 +172,7 @@ static tn_status unpack(tn_node *n, tn_node *owner, unpacked *u) {
     for (uint32_t i = 0; n->extra && i < n->extra->npacked; i++) {
         tn_tensor *t;
         const tni_packed_tensor *p = &n->extra->packed[i];
-        TN_TRY(tni_unpack(p, &t));
-        tn_status st = check_layout(p, t);
-        if (st == TN_OK && p->slot < n->nedges)
-            st = tni_unpacked_history(tni_node_edges(owner)[p->slot], &t);
-        if (st != TN_OK) {
-            tn_tensor_unref(&t);
-            return st;
-        }
+        TN_TRY(unpack_one(n, owner, p, &t));
         TN_TRY(add_temp(u, t));
         *(tn_tensor **)slot_of(n, u->args, p->slot) = t;
     }
@@ -287,23 +293,41 @@ tn_status tni_node_apply(tn_node *n, tn_tensor **g, uint64_t needs, tn_tensor **
     return g[0] ? slices_apply(n, g[0], needs, ret) : TN_OK;
 }
 
+/* What hooks packed of a field of n's arguments; NULL where they packed nothing of it. */
+static tn_status unpack_field(tn_node *n, const void *field, tn_tensor **ret_tensor) {
+    *ret_tensor = NULL;
+    for (uint32_t i = 0; n->extra && i < n->extra->npacked; i++) {
+        const tni_packed_tensor *p = &n->extra->packed[i];
+        if (slot_of(n, tni_node_args(n), p->slot) == field) return unpack_one(n, n, p, ret_tensor);
+    }
+    return TN_OK;
+}
+
 tn_status tn_node_saved(tn_node *n, const char *name, tn_tensor **ret_tensor) {
     if (!n || n->kind != TNI_NODE_OP)
         return tn_fail(TN_E_VALUE, 0, "only the nodes of operators save tensors by name");
     const tn_op *op = n->op;
+    *ret_tensor = NULL;
     if (n->flags & TNI_NODE_USED_UP) return fail_used_up();
     TN_TRY(check_versions(n, n));
-    tn_tensor *found = NULL;
     for (int i = 0; i < op->nfields; i++) {
         const tn_field *f = &op->fields[i];
         bool tensor = f->kind <= TN_F_TENSOR_OPT || f->kind == TN_F_OPERAND || f->kind == TN_F_OUT;
         if (!tensor || strcmp(f->name, name) != 0) continue;
         const char *p = (const char *)tni_node_args(n) + f->offset;
-        found = *(tn_tensor *const *)(const void *)p;
-        if (found && f->kind == TN_F_OUT && found->storage)
-            return with_history(found, n, (uint32_t)(i - op->out_field[0]), ret_tensor);
+        tn_tensor *found = *(tn_tensor *const *)(const void *)p;
+        if (found && found->storage)
+            tn_tensor_ref(found);
+        else
+            TN_TRY(unpack_field(n, p, &found));
+        tn_status st = TN_OK;
+        if (found && f->kind == TN_F_OUT) {
+            tn_tensor *bare = found;
+            st = with_history(bare, n, (uint32_t)(i - op->out_field[0]), &found);
+            tn_tensor_unref(&bare);
+        }
+        if (st == TN_OK) *ret_tensor = found;
+        return st;
     }
-    if (found && !found->storage) found = NULL;
-    *ret_tensor = tn_tensor_ref(found);
     return TN_OK;
 }

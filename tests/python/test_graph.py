@@ -193,6 +193,43 @@ def test_saved_tensors_go_through_hooks() -> None:
     assert x.grad.tolist() == [12] and log.count("unpack") == 3
 
 
+def test_saved_tensors_are_unpacked_where_they_are_asked_for_by_name() -> None:
+    log: list[list[float]] = []
+
+    def unpack(values: list[float]) -> tn.Tensor:
+        log.append(values)
+        return tn.tensor(values)
+
+    x, other = leaf(3, 2), tn.tensor([5.0, 7.0], requires_grad=True)
+    with graph.saved_tensors_hooks(lambda t: t.tolist(), unpack):
+        power, product, root, joined = x.pow(2), x * other, x.sqrt(), tn.cat([x, other])
+    assert power.grad_fn._saved_self.tolist() == [3, 2] and power.grad_fn._saved_self.requires_grad
+    assert product.grad_fn._saved_other.tolist() == [5, 7] and len(log) == 3
+    assert product.grad_fn._saved_self.tolist() == [3, 2]
+    result = root.grad_fn._saved_result
+    assert result.tolist() == root.tolist() and result.grad_fn is root.grad_fn
+    for node, name in ((power.grad_fn, "other"), (root.grad_fn, "self"), (joined.grad_fn, "out")):
+        with pytest.raises(AttributeError, match="saves nothing named"):
+            getattr(node, f"_saved_{name}")
+    # What was looked at is there for the pass, and gone after it.
+    (power + product + root * 0).sum().backward()
+    assert x.grad.tolist() == [11, 11]
+    with pytest.raises(RuntimeError, match="second time"):
+        _ = power.grad_fn._saved_self
+
+
+def test_a_saved_tensor_that_hooks_do_not_give_back() -> None:
+    x = leaf(3)
+    with graph.saved_tensors_hooks(lambda t: t, lambda t: None):
+        y = x.pow(2)
+    with pytest.raises(TypeError, match="unpack_hook expected to be a Tensor"):
+        _ = y.grad_fn._saved_self
+    with graph.saved_tensors_hooks(lambda t: t, lambda t: t.to_sparse()):
+        y = x.pow(2)
+    with pytest.raises(RuntimeError, match="layout"):
+        _ = y.grad_fn._saved_self
+
+
 def test_unpacked_tensors_have_their_history() -> None:
     """Second derivatives through saved inputs, leaves and others, and results."""
     x = tn.tensor([0.5, 2.0], dtype=tn.float64, requires_grad=True)
