@@ -363,43 +363,43 @@ static tn_status backward(conv *c, tn_tensor **ret) {
 
 tn_status tni_composite_conv1d(const void *args, tn_tensor **rets) {
     const tn_conv1d_args *a = args;
-    conv c = {"conv1d",  1,          a->input,    a->weight, a->bias,
-              a->stride, a->padding, a->dilation, {NULL, 0}, a->groups};
+    conv c = {"conv1d",  1,          a->input,    a->weight,          a->bias,
+              a->stride, a->padding, a->dilation, .groups = a->groups};
     return forward(&c, &rets[0]);
 }
 
 tn_status tni_composite_conv2d(const void *args, tn_tensor **rets) {
     const tn_conv2d_args *a = args;
-    conv c = {"conv2d",  2,          a->input,    a->weight, a->bias,
-              a->stride, a->padding, a->dilation, {NULL, 0}, a->groups};
+    conv c = {"conv2d",  2,          a->input,    a->weight,          a->bias,
+              a->stride, a->padding, a->dilation, .groups = a->groups};
     return forward(&c, &rets[0]);
 }
 
 tn_status tni_composite_conv3d(const void *args, tn_tensor **rets) {
     const tn_conv3d_args *a = args;
-    conv c = {"conv3d",  3,          a->input,    a->weight, a->bias,
-              a->stride, a->padding, a->dilation, {NULL, 0}, a->groups};
+    conv c = {"conv3d",  3,          a->input,    a->weight,          a->bias,
+              a->stride, a->padding, a->dilation, .groups = a->groups};
     return forward(&c, &rets[0]);
 }
 
 tn_status tni_composite_conv1d_padding(const void *args, tn_tensor **rets) {
     const tn_conv1d_padding_args *a = args;
-    conv c = {"conv1d",  1,         a->input,    a->weight, a->bias,
-              a->stride, {NULL, 0}, a->dilation, {NULL, 0}, a->groups};
+    conv c = {"conv1d", 1, a->input, a->weight, a->bias, a->stride, .groups = a->groups};
+    c.dilation = a->dilation;
     return forward_named(&c, a->padding, &rets[0]);
 }
 
 tn_status tni_composite_conv2d_padding(const void *args, tn_tensor **rets) {
     const tn_conv2d_padding_args *a = args;
-    conv c = {"conv2d",  2,         a->input,    a->weight, a->bias,
-              a->stride, {NULL, 0}, a->dilation, {NULL, 0}, a->groups};
+    conv c = {"conv2d", 2, a->input, a->weight, a->bias, a->stride, .groups = a->groups};
+    c.dilation = a->dilation;
     return forward_named(&c, a->padding, &rets[0]);
 }
 
 tn_status tni_composite_conv3d_padding(const void *args, tn_tensor **rets) {
     const tn_conv3d_padding_args *a = args;
-    conv c = {"conv3d",  3,         a->input,    a->weight, a->bias,
-              a->stride, {NULL, 0}, a->dilation, {NULL, 0}, a->groups};
+    conv c = {"conv3d", 3, a->input, a->weight, a->bias, a->stride, .groups = a->groups};
+    c.dilation = a->dilation;
     return forward_named(&c, a->padding, &rets[0]);
 }
 

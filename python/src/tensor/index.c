@@ -118,7 +118,7 @@ static tn_tensor *step_unsqueeze(tn_tensor *t, int64_t dim) {
 typedef struct plan {
     tn_tensor *t;                /* the view so far; owned */
     tn_tensor *adv[TN_MAX_DIMS]; /* index tensors, owned; NULL: all of a dimension */
-    int32_t nadv;                /* entries up to the last index tensor */
+    int32_t nadv;                /* entries up to the last index tensor, at most covered */
     int64_t covered;             /* dimensions that they stand for: a mask for all of its own */
     int64_t dim;                 /* the dimension that the next part applies to */
     int64_t place;               /* of that part in the index */
@@ -359,8 +359,8 @@ static bool apply(plan *p, PyObject *const *parts, Py_ssize_t n) {
         p->place = i;
         if (parts[i] == Py_Ellipsis)
             p->dim += skip;
-        else if (p->nadv + tn_tensor_ndim(p->t) >= TN_MAX_DIMS || !put_part(p, parts[i]))
-            return PyErr_Occurred() ? false : too_many(p->t);
+        else if (!put_part(p, parts[i]))
+            return false;
     }
     return true;
 }

@@ -1,0 +1,215 @@
+"""Arguments at the ends of what operators made of others take, and next to them: empty lists, no
+steps, the most dimensions, the first and the last number that is refused. By NumPy's answers, by
+Python's own, or by what PyTorch documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tenon as tn
+import tenon.nn.functional as F
+
+ops = tn._C._ops
+RNG = np.random.default_rng(11)
+MOST = 64  # dimensions
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7])
+def test_slices_are_those_of_lists(step: int) -> None:
+    x = list(range(5))
+    for start in (None, *range(-7, 8)):
+        for end in (None, *range(-7, 8)):
+            got = ops.slice(tn.tensor(x), 0, start, end, step).tolist()
+            assert got == x[start:end:step], (start, end)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.int8, np.complex64])
+@pytest.mark.parametrize("to", ["uint8", "int16", "float32", "float64", "complex128"])
+def test_views_as_other_dtypes(dtype: Any, to: str) -> None:
+    """Where rows begin between two numbers of the other dtype there is none."""
+    for width, kept in ((16, 16), (24, 8), (17, 16), (18, 16), (20, 16)):
+        x = (RNG.standard_normal((3, 2, width)) * 50).astype(dtype)[..., :kept]
+        t = tn.from_numpy(np.ascontiguousarray(x.base)).reshape(3, 2, width)[..., :kept]
+        size, other = x.itemsize, np.dtype(to).itemsize
+        if width * size % other and size != other:
+            with pytest.raises(RuntimeError, match="divisible"):
+                t.view(getattr(tn, to))
+            continue
+        got = t.view(getattr(tn, to)).numpy()
+        assert got.tobytes() == np.ascontiguousarray(x).view(to).tobytes()
+        assert got.shape == (3, 2, kept * size // other)
+
+
+def test_sequences_without_steps_and_their_dtypes() -> None:
+    for fn in (tn.linspace, tn.logspace):
+        assert fn(0, 1, 0).shape == (0,)
+        with pytest.raises(RuntimeError, match="non-negative"):
+            fn(0, 1, -1)
+        with pytest.raises(RuntimeError, match="not implemented for 'Bool'"):
+            fn(0, 1, 3, dtype=tn.bool)
+    for default, want in ((tn.float32, tn.complex64), (tn.float64, tn.complex128)):
+        tn.set_default_dtype(default)
+        try:
+            assert tn.linspace(0, 1, 3).dtype is default
+            assert tn.linspace(1j, 2, 3).dtype is tn.linspace(1, 2j, 3).dtype is want
+        finally:
+            tn.set_default_dtype(tn.float32)
+
+
+def test_the_most_dimensions() -> None:
+    full = tn.arange(6).reshape([2, 3] + [1] * (MOST - 2))
+    less = full.select(-1, 0)
+    assert less.unflatten(1, (1, 3)).shape == (2, 1, 3, *[1] * (MOST - 3))
+    assert less.unfold(1, 2, 1).shape == (2, 2, *[1] * (MOST - 3), 2)
+    assert less.unsqueeze(0).ndim == tn.stack([less, less]).ndim == MOST
+    assert F.one_hot(less, 6).ndim == MOST
+    assert full.reshape(2, 3).reshape(full.shape).equal(full)
+    assert full.expand(2, 3, *[1] * (MOST - 3), 2).ndim == full.diagonal().ndim + 1 == MOST
+    for refused in (lambda: full.unflatten(1, (1, 3)), lambda: full.unfold(1, 2, 1),
+                    lambda: full.unsqueeze(0), lambda: tn.stack([full, full]),
+                    lambda: F.one_hot(full, 6)):  # fmt: skip
+        with pytest.raises((RuntimeError, ValueError, IndexError)):
+            refused()
+
+
+def test_indices_of_the_most_dimensions() -> None:
+    x = RNG.standard_normal((2, 3))
+    t = tn.from_numpy(x).reshape([2, 3] + [1] * (MOST - 2))
+    mask = x > 0
+    assert t[..., 0].shape == t.shape[:-1] and t[0, ...].shape == t.shape[1:]
+    assert t[(1, 2, *[0] * (MOST - 2))].item() == x[1, 2]
+    assert t[(slice(None), 1, *[0] * (MOST - 3), ...)].flatten().tolist() == x[:, 1].tolist()
+    np.testing.assert_array_equal(t[tn.from_numpy(mask)].flatten().numpy(), x[mask])
+    picked = t[tn.tensor([1, 0]), tn.tensor([2, 0])].flatten()
+    assert picked.tolist() == [x[1, 2], x[0, 0]]
+    assert t[(*[slice(None)] * (MOST - 1), tn.tensor([0, 0]))].shape == (*t.shape[:-1], 2)
+    for key in (None, (0, None, None), (..., True), (True, False), (*[0] * MOST, 0)):
+        with pytest.raises((RuntimeError, ValueError, IndexError)):
+            t[key]
+    low = t[..., 0]
+    assert low[None].ndim == low[..., True].ndim == MOST
+    t[(1, 2, *[0] * (MOST - 2))] = 7
+    assert t.flatten()[5].item() == 7
+
+
+def test_nuclear_norms_have_two_dimensions() -> None:
+    x = RNG.standard_normal((3, 4, 2))
+    t = tn.from_numpy(x)
+    want = np.linalg.svd(x.transpose(2, 0, 1), compute_uv=False).sum(-1)
+    np.testing.assert_allclose(tn.norm(t, "nuc", dim=(0, 1)).numpy(), want, rtol=1e-12)
+    np.testing.assert_allclose(tn.norm(t[..., 0], "nuc").item(), want[0], rtol=1e-12)
+    for x, dim in ((t, None), (t[..., 0], []), (t, (0, 1, 2)), (t, (0,))):
+        with pytest.raises(RuntimeError, match="2-tuple"):
+            tn.norm(x, "nuc", dim=dim)
+
+
+@pytest.mark.parametrize("dim", [None, [], 0])
+def test_the_norm_of_one_number_is_its_magnitude(dim: Any) -> None:
+    for x in [tn.tensor([-1e30])] if dim == 0 else [tn.tensor(-1e30), tn.tensor(1e-30)]:
+        assert tn.linalg.vector_norm(x, dim=dim).item() == x.abs().item()
+
+
+def test_what_fills_a_number() -> None:
+    x = tn.tensor(3.0)
+    assert x.index_fill(0, tn.tensor([], dtype=tn.int64), 5.0).item() == 3
+    assert x.index_fill(0, tn.tensor([0]), 5.0).item() == x.index_fill(0, tn.tensor(0), 5).item()
+    assert x.index_fill(0, tn.tensor([0]), 5.0).item() == 5
+
+
+def test_sums_over_dimensions_of_size_one() -> None:
+    """The other's dimension of size one stands for as many as there are."""
+    a, b = RNG.standard_normal((2, 3)), RNG.standard_normal((1, 4))
+    got = tn.tensordot(tn.from_numpy(a), tn.from_numpy(b), dims=([1], [0]))
+    np.testing.assert_allclose(got.numpy(), np.outer(a.sum(1), b[0]), rtol=1e-13)
+    got = tn.tensordot(tn.from_numpy(b), tn.from_numpy(a), dims=([0], [1]))
+    np.testing.assert_allclose(got.numpy(), np.outer(b[0], a.sum(1)), rtol=1e-13)
+    same = tn.tensordot(tn.from_numpy(a), tn.from_numpy(a[:, :2]), dims=([0], [0]))
+    np.testing.assert_allclose(same.numpy(), a.T @ a[:, :2], rtol=1e-13)
+
+
+def test_levels_of_fake_quantization_at_their_bounds() -> None:
+    x = tn.arange(-2.0, 3.0)
+    for zero, low, high in ((4, 0, 4), (0, 0, 4), (0, 0, 1 << 24), (0, -(1 << 24), 0)):
+        got = tn.fake_quantize_per_tensor_affine(x, 0.5, zero, low, high).numpy()
+        want = (np.clip(np.rint(x.numpy() / 0.5) + zero, low, high) - zero) * 0.5
+        np.testing.assert_array_equal(got, want)
+    for zero, low, high in ((5, 0, 4), (-1, 0, 4), (0, 0, (1 << 24) + 1), (0, -(1 << 24) - 1, 0),
+                            (0, 1, 0)):  # fmt: skip
+        with pytest.raises((RuntimeError, ValueError)):
+            tn.fake_quantize_per_tensor_affine(x, 0.5, zero, low, high)
+
+
+def test_classes_that_are_told() -> None:
+    meta = tn.zeros(3, dtype=tn.int64, device="meta")
+    assert F.one_hot(meta, 1).shape == (3, 1)
+    assert F.one_hot(tn.zeros(3, dtype=tn.int64), 1).tolist() == [[1]] * 3
+
+
+@pytest.mark.parametrize("wrong", [(2, 2), (3, 1, 2), (3,)])
+def test_weights_of_entropies_fit_all_dimensions(wrong: tuple[int, ...]) -> None:
+    p, y = tn.full((3, 2), 0.5), tn.ones(3, 2)
+    for fn in (F.binary_cross_entropy, F.binary_cross_entropy_with_logits):
+        if wrong == (3, 1, 2):  # broadcast to a dimension more
+            continue
+        with pytest.raises(RuntimeError):
+            fn(p, y, weight=tn.ones(wrong))
+
+
+def test_probabilities_at_fault() -> None:
+    good = tn.tensor([0.0, 1.0])
+    for args, at in (((tn.tensor([0.5, 1.5]), good), 0), ((good, tn.tensor([0.5, -0.5])), 1)):
+        with pytest.raises(RuntimeError) as err:
+            F.binary_cross_entropy(*args)
+        assert err.value.arg == at
+    assert F.binary_cross_entropy(good, good).item() == 0
+
+
+def test_hashes_of_nothing() -> None:
+    for shape, dim in (((0, 3), 0), ((3, 0), 1), ((2, 0, 3), 1)):
+        with pytest.raises(IndexError, match="non-zero size"):
+            tn.hash_tensor(tn.ones(shape), dim=dim)
+    assert tn.hash_tensor(tn.ones(0, 3), dim=1).shape == (0,)
+    assert tn.hash_tensor(tn.ones(3, 0), dim=0).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_the_least_number_of_rms_norm(dtype: str) -> None:
+    """The machine's epsilon of the dtype that is computed in, float32 for halves."""
+    kind = getattr(tn, dtype)
+    eps = float(np.finfo(np.float64 if dtype == "float64" else np.float32).eps)
+    for size in (2.0**-10, 2.0**-25 if dtype == "float64" else 2.0**-12):
+        want = size / np.sqrt(size**2 + eps)
+        for needs in (False, True):
+            x = tn.full((2, 4), size, dtype=kind, requires_grad=needs)
+            for weight in (None, tn.ones(4, dtype=kind)):
+                got = F.rms_norm(x, (4,), weight)
+                assert got.dtype is kind
+                tol = 2e-2 if kind is tn.bfloat16 else 2e-3 if kind is tn.float16 else 1e-6
+                np.testing.assert_allclose(got.detach().double().numpy(), want, rtol=tol)
+
+
+def test_one_sequence_has_the_loss_of_a_batch_of_one() -> None:
+    x = tn.from_numpy(RNG.standard_normal((6, 4))).log_softmax(1)
+    for target in ([1, 2], [3, 1, 1], [2]):
+        t, n = tn.tensor(target), len(target)
+        one = F.ctc_loss(x, t, tn.tensor(6), tn.tensor(n), reduction="none")
+        many = F.ctc_loss(x[:, None], t[None], [6], [n], reduction="none")
+        assert one.shape == () and many.shape == (1,)
+        assert one.item() == pytest.approx(many.item(), rel=1e-14)
+
+
+@pytest.mark.parametrize("values", [[0.0, 2.0, 3.0, -1.5], [0.0, 0.0, 3.0, 2.0], [1, 2, 3, 4]])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_gradients_of_products_that_are_scattered(values: list[float], include_self: bool) -> None:
+    """No zero, one and two among the factors of a product: finite differences."""
+    index = tn.tensor([0, 0, 0, 1])
+    src = tn.tensor(values, dtype=tn.float64, requires_grad=True)
+    for first in (0.0, 2.0):
+        x = tn.tensor([first, 1.5, -2.0], dtype=tn.float64, requires_grad=True)
+
+        def product(x: Any, src: Any) -> Any:
+            return x.scatter_reduce(0, index, src, "prod", include_self=include_self)
+
+        assert tn.autograd.gradcheck(product, (x, src))
