@@ -69,13 +69,14 @@ ROOMS = {
     "python/tenon/vision": [*python("vision vision_beside refused_beside_layers"),
                             "tests/ops/test_vision_ops.py"],
     "python/tenon/utils/data": python("data datasets distributed_sampler datapipes package_parts "
-                                      "refused_beside_layers"),
+                                      "refused_beside_layers refused_by_arguments"),
     "python/tenon/distributed": ["tests/processes"],
     "python/tenon/utils/tensorboard": python("tensorboard"),
     "python/tenon/utils": python("pytree flops graph gradcheck small_modules call_modes tensor "
-                                 "beside_operators fx"),
+                                 "beside_operators fx utils_details tools_in_detail expressions"),
+    "python/tenon/hub": python("small_modules tools_in_detail"),
     "python/tenon/io": python("serialization gguf hostile_files old_files arrays storage sparse "
-                              "pickle_streams meta whole_objects"),
+                              "pickle_streams meta whole_objects details_of_files refused_files"),
     "python/tenon/masked": python("masked masked_tensor"),
     "python/tenon/nested": python("nested"),
     "python/tenon/ao": python("quantization quantization_switches quantized_tensors"),

@@ -232,3 +232,13 @@ def test_more_workers_than_processors() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DataLoader([1, 2], num_workers=os.cpu_count() or 1).check_worker_number_rationality()
+
+
+def test_a_pass_that_is_shut_down_has_no_workers() -> None:
+    loader = DataLoader(range(8), num_workers=1, persistent_workers=True)
+    batches = iter(loader)
+    assert next(batches).tolist() == [0]
+    (worker,) = batches.workers.processes
+    assert worker.is_alive()
+    batches._shutdown_workers()
+    assert not worker.is_alive()

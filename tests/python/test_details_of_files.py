@@ -4,7 +4,10 @@ attributes of their own, archives of more members than their first directory can
 from __future__ import annotations
 
 import io
+import os
 import pickle
+import stat
+import struct
 import zipfile
 from collections import OrderedDict, defaultdict
 from pathlib import Path
@@ -12,8 +15,8 @@ from typing import Any
 
 import pytest
 import tenon as tn
-from tenon.io import gguf, npy, pt_reader
-from tenon.io.errors import FileFormatError
+from tenon.io import _tensor, gguf, npy, pt_reader, pt_writer, unpickle
+from tenon.io.errors import FileFormatError, UnsafeContentError
 from tenon.io.zip_reader import Archive
 from tenon.io.zip_writer import ArchiveWriter
 
@@ -177,3 +180,71 @@ def test_an_array_has_as_many_dimensions_as_a_tensor(dims: int, tmp_path: Path) 
         return
     with pytest.raises(FileFormatError, match="an array of more than 64 dimensions"):
         npy.load(path)
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_what_is_written_is_nested_within_bounds() -> None:
+    assert saved(nested(pt_writer.MAX_DEPTH)) == nested(pt_writer.MAX_DEPTH)
+    with pytest.raises(ValueError, match=f"is nested more than {pt_writer.MAX_DEPTH} deep"):
+        saved(nested(pt_writer.MAX_DEPTH + 1))
+
+
+def test_tuples_are_keys_within_bounds() -> None:
+    inner: Any = ()
+    for _ in range(unpickle.MAX_DEPTH_OF_KEYS - 1):
+        inner = (inner,)
+    assert saved({inner: 1}) == {inner: 1}
+    with pytest.raises(UnsafeContentError, match="an object of type tuple is used as a key"):
+        saved({(inner,): 1})
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_file_and_its_name_are_on_the_disk(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies behind a name is written before the name, and the name before save() returns."""
+    seen = list[str]()
+    if there:
+        (tmp_path / "a").write_bytes(b"before")
+
+    def noted(fd: int) -> None:
+        folder = stat.S_ISDIR(os.fstat(fd).st_mode)
+        now = (tmp_path / "a").read_bytes() if (tmp_path / "a").exists() else b"before"
+        seen.append(f"{'folder' if folder else 'file'} {'before' if now == b'before' else 'after'}")
+
+    monkeypatch.setattr(os, "fsync", noted)
+    tn.save([1], tmp_path / "a")
+    assert seen == ["file before", "folder after"]
+
+
+def test_an_archive_has_so_many_members(tmp_path: Path) -> None:
+    """Its directory is read where it may be one: here there are zeros in its place."""
+    most = 1 << 20
+    for count, words in ((most, "directory is damaged"), (most + 1, f"claims {most + 1} members")):
+        size = 46 * count
+        with open(tmp_path / "a", "w+b") as file:
+            file.seek(size)
+            end = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, 0)
+            file.write(end + struct.pack("<4sLQL", b"PK\6\7", 0, size, 1))
+            file.write(struct.pack("<4s4H2LH", b"PK\5\6", *[0xFFFF] * 4, 0, 0, 0))
+            with pytest.raises(FileFormatError, match=words):
+                Archive(file)
+
+
+def test_bytes_of_a_plugin_s_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_tensor, "plugin_of", lambda kind: "theirs")
+    row = tn.tensor([1.5, -2.0]).view(tn.uint8)
+    assert _tensor.from_raw(row, "float32", "theirs", (2, 1)).tolist() == [[1.5], [-2.0]]
+    assert _tensor.from_raw(row[:0], "float32", "theirs", (2, 0)).shape == (2, 0)
+    for wrong, shape in ((row.view(2, 4), (2,)), (row.view(tn.int8), (2,)), (row, (3,)),
+                         (row[:7], (2,)), (row, ())):  # fmt: skip
+        with pytest.raises(FileFormatError, match=f"has {wrong.numel()} bytes"):
+            _tensor.from_raw(wrong, "float32", "theirs", shape)
+    with pytest.raises(FileFormatError, match="do not lie side by side"):
+        _tensor.from_raw(row[:1].expand(8), "float32", "theirs", (2,))

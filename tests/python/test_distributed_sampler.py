@@ -111,6 +111,7 @@ def test_it_goes_on_with_another_number_of_processes(then: int) -> None:
 def test_a_pass_that_was_left_starts_again() -> None:
     s = DistributedSampler(range(10), 2, 0, shuffle=False)
     assert list(islice(s, 2)) == [0, 2]
+    assert next(iter(s)) == 0 and s.state_dict()["offset"] == 2
     assert list(s) == [0, 2, 4, 6, 8]
 
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import importlib
 import math
+import types
 import warnings
 import zlib
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import refusals
 import stored
 import tenon
 
@@ -79,6 +82,50 @@ def optimizer(lib: Any) -> Any:
         {"params": [lib.ones(1, requires_grad=True)], "lr": 0.4},
     ]
     return lib.optim.SGD(groups, 0.2, 0.9)
+
+
+def core(lib: Any) -> Any:
+    """The names of PyTorch's extension module."""
+    if lib is not tenon:
+        return lib._C
+    found = vars(refusals.private(lib, "_C_names")) | refusals.private(lib, "jit_types").TYPES
+    inner = refusals.private(lib, "_functorch", "_C_functorch")
+    return types.SimpleNamespace(**found, _functorch=inner)
+
+
+def modes(lib: Any) -> list[Any]:
+    """What is said of modes below functions while two of them are entered."""
+    m = importlib.import_module(f"{lib.__name__}.utils._python_dispatch")
+    seen: list[str] = []
+
+    class Noting(m.TorchDispatchMode):
+        def __init__(self, letter: str) -> None:
+            super().__init__()
+            self.letter = letter
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any, kwargs: Any = None) -> Any:
+            seen.append(self.letter)
+            return func(*args, **(kwargs or {}))
+
+    def said() -> list[Any]:
+        stack = [v.letter for v in m._get_current_dispatch_mode_stack()]
+        now = m._get_current_dispatch_mode()
+        return [stack, now and now.letter, not stack or m.is_in_torch_dispatch_mode()]
+
+    def called() -> str:
+        seen.clear()
+        lib.ones(2).neg()
+        return "".join(sorted(set(seen)))
+
+    with Noting("a"), Noting("b"):
+        found = [said(), called()]
+        with m._pop_mode_temporarily() as top:
+            found += [top.letter, said(), called()]
+        found.append(said())
+        with m._disable_current_modes():
+            found += [said(), called()]
+        found.append(said())
+    return [*found, said()]
 
 
 def schedules(lib: Any) -> dict[str, Any]:
@@ -153,7 +200,9 @@ def names(lib: Any) -> dict[str, Any]:
     ints = "uint8 int8 int16 int32 int64 uint16 uint32 uint64"
     kinds = "bool uint8 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
     return {
-        "lib": lib, "p": lib.utils._pytree, "d": lib.distributions, "m": lib.masked,
+        "lib": lib, "part": partial(refusals.part, lib),
+        "private": partial(refusals.private, lib), "C": core(lib), "modes": modes,
+        "p": lib.utils._pytree, "d": lib.distributions, "m": lib.masked,
         "c": lib.distributions.constraints, "u": lib.distributions.utils, "family": family,
         "mt": lib.masked.masked_tensor, "box": box, "refused": refused, "Point": Point,
         "Pair": Pair, **schedules(lib), "OrderedDict": OrderedDict,

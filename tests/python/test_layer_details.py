@@ -426,3 +426,28 @@ def test_a_class_that_takes_calls_over_is_asked_with_the_function(function: Call
     x = tn.ones(2).as_subclass(Told)
     name, types, same, dim = function(x, dim=0)
     assert name == function.__name__ and list(types) == [Told] and same and dim == 0
+
+
+class Spy(nn.TransformerDecoderLayer):
+    """A layer that notes what it is told of causality."""
+
+    def forward(self, tgt: Any, memory: Any, **options: Any) -> Any:
+        self.told = (options["tgt_is_causal"], options["memory_is_causal"])
+        return super().forward(tgt, memory, **options)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_a_mask_of_a_decoder_is_known_by_its_length(batch_first: bool) -> None:
+    """Steps are counted where they are: in the first dimension, or behind the batch."""
+    net = nn.TransformerDecoder(Spy(4, 2, 8, batch_first=batch_first), 1)
+
+    def told(*shape: int) -> Any:
+        net(tn.ones(*shape), tn.ones(*shape), mask)
+        return net.layers[0].told
+
+    mask = nn.Transformer.generate_square_subsequent_mask(3)
+    whole = (2, 3, 4) if batch_first else (3, 2, 4)
+    assert told(*whole) == (True, False) and told(3, 4) == (True, False)
+    mask = mask.clone()
+    mask[0, 2] = 0.0
+    assert told(*whole) == (False, False)

@@ -210,6 +210,11 @@ WRONG = {
     "sizes without end": tar(
         tensors=dumped(1) + entry(20, b"K\x07", "torch.FloatTensor") + b"\xff" * 8
     ),
+    "parts that are no list": tar(storages=dumped(0) + dumped((8, 7, 2, 4))),
+    "a part without a size": tar(storages=dumped(0) + dumped([(8, 7, 2)])),
+    "a part that is a list": tar(storages=dumped(0) + dumped([[8, 7, 2, 4]])),
+    "a storage without a type": tar(storages=dumped(1) + dumped((7, "cpu"))),
+    "a storage at a number": tar(storages=dumped(1) + entry(7, b"K\x05", "torch.FloatStorage")),
     "something that is not there": tar(pickle=b"\x80\x02" + text("99") + b"Q."),
     "a key of many digits": tar(pickle=b"\x80\x02" + text("9" * 5000) + b"Q."),
     "a module": tar(pickle=b"\x80\x02cos\nsystem\nNN\x87Q."),
@@ -228,6 +233,11 @@ SAID = {
     "more storages than there are": "pickled data ends inside an item, at byte 0",
     "a storage of code": "a storage whose location or type is not known",
     "sizes without end": "the file is cut off in a tensor, or it has too many sizes",
+    "parts that are no list": "the parts of storages are no list",
+    "a part without a size": "a part of a storage that is no key, root, offset and size",
+    "a part that is a list": "a part of a storage that is no key, root, offset and size",
+    "a storage without a type": "a storage without key, location and type",
+    "a storage at a number": "a storage whose location or type is not known",
     "something that is not there": "the file refers to '99', which is not in it",
     "a key of many digits": "the file refers to '9999999999",
     "a module": "the file refers to 'os.system', which is not plain data",

@@ -60,6 +60,8 @@ def test_what_it_cannot_do_raises_as_in_pytorch():
         ("must be positive", lambda: call_for_per_sample_grads(nn.ReLU(), batch_size=0)),
         ("matching input", lambda: call_for_per_sample_grads(nn.Linear(4, 3), batch_size=3)(
             tn.ones(2, 4))),
+        ("one input with batch size 2 and one with batch size 3",
+         lambda: call_for_per_sample_grads(nn.Bilinear(4, 4, 3))(tn.ones(2, 4), tn.ones(3, 4))),
         ("Unable to find a tensor", lambda: call_for_per_sample_grads(nn.ReLU())()),
         ("cannot handle function", lambda: call_for_per_sample_grads(nn.PReLU())(tn.ones(2, 4))),
         ("batch dimension", lambda: call_for_per_sample_grads(nn.Linear(4, 3))(tn.ones(4))),

@@ -32,9 +32,9 @@ def _take_tensors(tensors: Iterable[Tensor], size_limit: int) -> Iterator[list[T
     sizes: dict[Any, int] = defaultdict(int)
     for t in tensors:
         kind, size = (t.dtype, t.device), t.numel() * t.element_size()
-        if groups[kind] and sizes[kind] + size > size_limit:
-            yield groups.pop(kind)
-            sizes[kind] = 0
+        if sizes[kind] and sizes[kind] + size > size_limit:
+            yield groups[kind]
+            groups[kind], sizes[kind] = [], 0
         groups[kind].append(t)
         sizes[kind] += size
     yield from (g for g in groups.values() if g)

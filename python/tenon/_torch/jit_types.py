@@ -32,6 +32,10 @@ class Type:
 
     def isSubtypeOf(self, other: Type) -> bool:  # noqa: N802 - PyTorch's name
         """Whether each value of this type is one of the other."""
+        if isinstance(self, OptionalType):
+            return all(part.isSubtypeOf(other) for part in (NoneType(), self.getElementType()))
+        if isinstance(self, UnionType):
+            return all(part.isSubtypeOf(other) for part in self.containedTypes())
         if isinstance(other, OptionalType):
             return isinstance(self, NoneType) or self.isSubtypeOf(other.getElementType())
         if isinstance(other, UnionType):

@@ -124,7 +124,6 @@ class ChainDataset(IterableDataset[Any]):
     """Streams one after the other."""
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
-        super().__init__()
         self.datasets = datasets
 
     def __iter__(self) -> Iterator[Any]:
