@@ -41,11 +41,13 @@ static tn_tensor *ones(int32_t dtype, int64_t n) {
 
 static void test_tensors(void **state) {
     int64_t two[] = {2, 2}, back[] = {-1, 1}, far[] = {INT64_MAX / 2, INT64_MAX / 2};
+    int64_t most[] = {INT64_MAX, 1}, three[] = {3, 3, 3};
     float numbers[4] = {1, 2, 3, 4};
     const float all_ones[4] = {1, 1, 1, 1};
     char room[64] = {0};
-    tn_tensor *t = NULL, *x = ones(TN_F32, 4);
+    tn_tensor *t = NULL, *x = ones(TN_F32, 4), *image = NULL;
     (void)state;
+    OK(tn_zeros(tn_ints_of(three, 3), TN_F32, -1, &image));
     REFUSED(TN_E_DTYPE, "there is no dtype 9999", tn_tensor_new(9999, cpu, 1, two, &t));
     REFUSED(TN_E_VALUE, "shape is NULL", tn_tensor_new(TN_F32, cpu, 1, NULL, &t));
     REFUSED(TN_E_TYPE, "no place to go", tn_tensor_new(TN_F32, cpu, 1, two, NULL));
@@ -58,6 +60,15 @@ static void test_tensors(void **state) {
             tn_tensor_from_foreign(TN_F32, cpu, 2, two, NULL, NULL, 0, NULL, NULL, &t));
     REFUSED(TN_E_VALUE, "larger than the address space",
             tn_tensor_from_foreign(TN_F32, cpu, 2, two, far, numbers, 0, NULL, NULL, &t));
+    REFUSED(TN_E_VALUE, "strides [9223372036854775807, 1] reach too far",
+            tn_tensor_from_foreign(TN_F32, cpu, 2, three, most, numbers, 0, NULL, NULL, &t));
+    REFUSED(TN_E_SHAPE, "`shifts` required", tn_roll(x, tn_ints_none(), tn_ints_none(), &t));
+    REFUSED(TN_E_STATE, "kernel size should be 2 numbers, but got 0",
+            tn_im2col(image, tn_ints_of(two, 0), tn_ints_of(two, 2), tn_ints_of(two, 2),
+                      tn_ints_of(two, 2), &t));
+    REFUSED(TN_E_STATE, "stride should be 2 numbers, but got 1",
+            tn_im2col(image, tn_ints_of(two, 2), tn_ints_of(two, 2), tn_ints_of(two, 2),
+                      tn_ints_of(two, 1), &t));
     REFUSED(TN_E_DTYPE, "there is no dtype -5", tn_tensor_alias(x, -5, 1, two, two, 0, &t));
     REFUSED(TN_E_SHAPE, "storage_offset must not be negative, got -1",
             tn_tensor_alias(x, TN_F32, 1, two, two, -1, &t));
@@ -79,11 +90,13 @@ static void test_tensors(void **state) {
     assert_null(t);
     OK(tn_tensor_read(x, room, 16));
     assert_memory_equal(room, all_ones, sizeof all_ones);
+    tn_tensor_unref(&image);
     tn_tensor_unref(&x);
 }
 
 static void test_gradients(void **state) {
     tn_tensor *x = ones(TN_F64, 2), *y = NULL, *got[1] = {NULL}, *none[1] = {NULL};
+    tn_scalar_box box;
     double found[2] = {0};
     (void)state;
     OK(tn_set_requires_grad(x, 1));
@@ -99,6 +112,8 @@ static void test_gradients(void **state) {
     REFUSED(TN_E_STATE, "grad_output[0] has a shape of [2] and output[0] has a shape of []",
             tn_grad(&y, &x, 1, &x, 1, 0, 0, 0, got));
     REFUSED(TN_E_TYPE, "the tensor is NULL", tn_set_requires_grad(NULL, 1));
+    REFUSED(TN_E_TYPE, "a number cannot require a gradient",
+            tn_set_requires_grad(tn_scalar_box_init(&box, tn_scalar_float(1)), 1));
     assert_null(got[0]);
     assert_null(tn_grad_get(x));
     OK(tn_backward(&y, NULL, 1, NULL, 0, 0, 0));
@@ -261,7 +276,7 @@ static void ended(void *ctx) { (void)ctx; }
 
 static void test_groups_and_wrapped_tensors(void **state) {
     int64_t two = 2;
-    tn_tensor *t = NULL;
+    tn_tensor *t = NULL, *r = NULL;
     tn_tensors none = {NULL, 0};
     (void)state;
     REFUSED(TN_E_TYPE, "all_reduce(): the group is NULL", tn_group_all_reduce(NULL, none, none, 0));
@@ -283,6 +298,11 @@ static void test_groups_and_wrapped_tensors(void **state) {
             tn_wrapped_new(9999, cpu, 1, &two, NULL, ended, &two, &t));
     assert_null(t);
     assert_null(tn_wrapped_ctx(NULL));
+    OK(tn_wrapped_new(TN_F32, cpu, 1, &two, NULL, ended, &two, &t));
+    assert_ptr_equal(tn_wrapped_ctx(t), &two);
+    REFUSED(TN_E_STATE, "no host computes wrapped tensors", tn_neg(t, &r));
+    assert_null(r);
+    tn_tensor_unref(&t);
 }
 
 static void test_graphs_and_devices(void **state) {
@@ -327,7 +347,7 @@ static tn_program *recorded(int64_t n, tn_tensor **weight) {
 
 static void test_programs(void **state) {
     tn_tensor *w = ones(TN_F32, 1), *wide = ones(TN_F64, 1), *long_w = ones(TN_F32, 2), *y = NULL;
-    tn_program *p = recorded(3, &w), *other = recorded(4, &w), *open = NULL;
+    tn_program *p = recorded(3, &w), *other = recorded(4, &w), *open = NULL, *empty = NULL;
     tn_program_slot slot;
     tn_program_look look;
     int32_t first, count, value;
@@ -368,6 +388,13 @@ static void test_programs(void **state) {
     REFUSED(TN_E_VALUE, "no size is from -1 to 8",
             tn_program_generalize(p, other, 1, 0, -1, 8, "n"));
     REFUSED(TN_E_INDEX, "has no dimension 1", tn_program_generalize(p, other, 1, 1, 1, 9, "n"));
+    REFUSED(TN_E_TYPE, "program_agrees() needs two", tn_program_agrees(NULL, p));
+    OK(tn_program_begin(&empty));
+    OK(tn_program_end(empty, (tn_tensors){NULL, 0}));
+    REFUSED(TN_E_VALUE, "other recording has other inputs", tn_program_agrees(p, empty));
+    REFUSED(TN_E_VALUE, "other recording has other inputs",
+            tn_program_generalize(p, empty, 1, 0, 1, 9, "n"));
+    tn_program_unref(&empty);
     REFUSED(TN_E_STATE, "the thread does not defer", tn_deferred_end());
     REFUSED(TN_E_TYPE, "no place for the program", tn_program_begin(NULL));
     OK(tn_program_begin(&open));

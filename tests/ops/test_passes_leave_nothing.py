@@ -175,6 +175,11 @@ def views() -> None:
     clear()
 
 
+def sizes() -> None:
+    """Gradients that read sizes alone, which need no list of numbers."""
+    TABLE.trace(), TABLE[1], TABLE.diagonal(), TABLE.narrow(0, 1, 2), TABLE.unsqueeze(0)
+
+
 def again() -> None:
     for reentrant in (False, True):
         checkpoint(lambda x: (x * Y).exp().sum(), X, use_reentrant=reentrant).backward()
@@ -321,7 +326,7 @@ W = tn.tensor([0.5])
 
 STEPS: list[Callable[[], None]] = [
     broadcast, summed, recorded_sums, twice, sparse_rows, parts, complex_and_wide, changed_slices,
-    functions, failures, hooks, packed, views, again, forward, transformed, trained,
+    functions, failures, hooks, packed, views, sizes, again, forward, transformed, trained,
     half_precision, lists, indices, arguments, attributes, programs, copies,
 ]  # fmt: skip
 

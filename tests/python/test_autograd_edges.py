@@ -403,6 +403,7 @@ def test_a_view_asks_once_for_the_history_of_its_written_base() -> None:
     assert view.grad_fn is view.grad_fn
     beside.mul_(3)
     assert view.grad_fn is view.grad_fn and y.grad_fn is y.grad_fn
+    assert beside.grad_fn is beside.grad_fn
 
 
 # ---- What is let go of ---------------------------------------------------------------------------

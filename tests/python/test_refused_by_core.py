@@ -4,6 +4,7 @@ with the words that only this check says; where PyTorch has the call, with its c
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -99,6 +100,21 @@ def another_graph() -> None:
         pass
 
 
+def caught_inside() -> None:
+    """What a graph refuses is not captured, also where the program goes on."""
+    with tn.graph(tn.Graph()), suppress(RuntimeError):
+        tn.nonzero(w)
+
+
+CSR, CSC, BSR, BSC = 2, 3, 4, 5
+
+
+def parts(layout: int, index: Any, plain: Any, values: tuple[int, ...], *size: int) -> Any:
+    """A sparse tensor of parts that nothing but their sizes speaks against."""
+    given = tn.tensor(index), tn.tensor(plain), tn.ones(values)
+    return ops._sparse_make(*given, size, layout, False)
+
+
 def sgd(*lists: list[tn.Tensor], momentum: float = 0.0) -> Any:
     return ops._sgd_step(*lists, 0.1, momentum, 0.0, 0.0, False, False, True, None)
 
@@ -108,6 +124,22 @@ OWN: list[Refusal] = [
     (E, "a device as a decorator takes no keywords", lambda: tn.device("cpu")(f=abs)),
     (R, "graph_begin(): the thread is capturing a graph already", lambda: nested(another_graph)),
     (R, "graph_replay(): the thread is capturing a graph", replayed_inside),
+    (R, "nothing was captured, because of a result whose size depends on values", caught_inside),
+    (V, "too many arguments in one call", lambda: tn.add(w, w, **{f"k{i}": 1 for i in range(25)})),
+    (V, "a pattern is two int64 vectors, the first not empty",
+     lambda: ops._spmm(tn.zeros(0, dtype=tn.int64), tn.zeros(0, dtype=tn.int64), w, w)),
+    (N, "count_nonzero(): some dimensions of a tensor of layout sparse_coo",
+     lambda: tn.count_nonzero(w.to_sparse(), dim=0)),
+    (V, "layout 0 is not compressed", lambda: ops._to_compressed(w, 0, [], 0)),
+    (R, "a convolution has 3 to 5 dimensions",
+     lambda: ops._conv_backward_weight(w, w, (1, 1), (), (), (), 1)),
+    (R, "conv_transpose1d: groups or channels are not positive or too many",
+     lambda: tn.conv_transpose1d(tn.ones(1, 1, 3), tn.ones(1, 1, 1), groups=0)),
+    (IndexError, "indices must lie within the plane that was pooled",
+     lambda: ops._max_pool2d_gather(tn.ones(1, 1, 2, 2), tn.tensor([[[[4]]]]))),
+    (V, "argument 'kept' must be y and reserve",
+     lambda: ops._rnn_layers_backward(
+         w, None, None, w, tn.ones(1, 2, 3), None, [], [w], (2,), 0, False, 1, False)),
     (V, "_sgd_step: an empty list", lambda: sgd([], [], [])),
     (V, "sgd: momentum needs a buffer for each parameter",
      lambda: sgd([w], [w], [], momentum=0.9)),
@@ -118,7 +150,36 @@ OWN: list[Refusal] = [
     (AttributeError, "a part cannot be deleted", lambda: delattr(w * 1j, "real")),
     (AttributeError, "a part cannot be deleted", lambda: delattr(w * 1j, "imag")),
 ]  # fmt: skip
-CASES = by_name(own=OWN)
+UNFIT: list[Refusal] = [
+    (R, f"sparse tensor: {what} do not fit size", lambda of=of: parts(*of))
+    for what, of in (
+        ("plain indices of shape [1, 1]", (CSR, [0, 1, 1], [[0]], (1,), 2, 2)),
+        ("plain indices of shape []", (CSC, 0, 0, (1,), 2, 2)),
+        ("plain indices of shape [2, 1]", (CSR, [[0, 1, 1]], [[0], [0]], (1, 1), 1, 2, 2)),
+        ("compressed indices of shape [2]", (CSR, [0, 1], [0], (1,), 2, 3)),
+        ("compressed indices of shape [3]", (CSC, [0, 1, 1], [0], (1,), 2, 3)),
+        ("compressed indices of shape [2, 3]", (CSR, [[0, 1, 1]] * 2, [[0]], (1, 1), 1, 2, 2)),
+        ("compressed indices of shape [2]", (BSR, [0, 1], [0], (1, 2, 3), 2, 4)),
+        ("compressed indices of shape [2]", (BSR, [0, 1], [0], (1, 2, 3), 3, 3)),
+        ("compressed indices of shape [2]", (BSC, [0, 1], [0], (1, 2, 0), 2, 3)),
+        ("compressed indices of shape [2]", (BSR, [0, 1], [0], (1, 2, 3), 4, 3)),
+        ("values of shape [2]", (CSR, [0, 1, 1], [0], (2,), 2, 2)),
+        ("values of shape [1]", (CSR, [0, 1, 1], [0], (1,), 2, 2, 3)),
+        ("values of shape [1]", (CSR, [0, 1, 1], [0], (1,), 2)),
+        ("values of shape [1, 2]", (BSR, [0, 1], [0], (1, 2), 2, 2)),
+        ("values of shape [1, 3]", (CSR, [0, 1, 1], [0], (1, 3), 2, 2, 2)),
+        ("values of shape [2, 1]", (CSR, [[0, 1, 1]], [[0]], (2, 1), 1, 2, 2)),
+    )
+]
+CASES = by_name(own=OWN, unfit=UNFIT)
+
+
+def test_parts_that_fit_are_taken() -> None:
+    assert parts(CSR, [0, 1, 1], [1], (1,), 2, 3).to_dense().tolist() == [[0, 1, 0], [0, 0, 0]]
+    assert parts(CSC, [0, 0, 1, 1], [1], (1,), 2, 3).to_dense().tolist() == [[0] * 3, [0, 1, 0]]
+    assert parts(CSR, [[0, 1, 1]], [[0]], (1, 1, 2), 1, 2, 2, 2).to_dense().sum() == 2
+    assert parts(BSR, [0, 1], [0], (1, 2, 3), 2, 3).to_dense().tolist() == [[1] * 3] * 2
+    assert parts(BSC, [0, 1, 1], [0], (1, 2, 3), 2, 6).to_dense().sum() == 6
 
 
 @pytest.mark.parametrize("name", SHARED)
