@@ -61,6 +61,7 @@ tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out) {
         return tn_fail(
             TN_E_STATE, -1,
             "a leaf Variable that requires grad is being used in an in-place operation.");
+    if (TN_UNLIKELY(tni_tls.transform)) TN_TRY(tni_check_captured(op, out));
     if (op->grad && needs_original(op, args)) {
         TN_TRY(tni_copy_original(out, &tni_agt.original));
         tni_agt.original_of = out;

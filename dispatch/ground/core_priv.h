@@ -46,8 +46,8 @@ struct tn_storage {
     void *data;
     uint64_t bytes;
     tn_device device;
-    uint32_t flags; /* TNI_ST_* */
-    uint32_t reserved;
+    uint32_t flags;             /* TNI_ST_* */
+    uint32_t transform;         /* the tni_thread's, when it was made */
     void (*release)(void *ctx); /* ends the memory; NULL: the CPU's free does, or nobody */
     void *ctx;
     _Atomic(tni_life *) life; /* owned; NULL until conj() takes or makes it */
@@ -90,9 +90,10 @@ typedef struct tni_thread {
     uint32_t inference;
     tn_tensor *free_tensors;
     int32_t free_tensor_count;
-    uint32_t exit_hook;                /* the free list is emptied at thread exit */
-    uint32_t drew;                     /* a random operator has run on meta (meta.c) */
-    uint32_t formulas;                 /* gradients of operators that are being computed */
+    uint32_t exit_hook; /* the free list is emptied at thread exit */
+    uint32_t drew;      /* a random operator has run on meta (meta.c) */
+    uint32_t formulas;  /* gradients of operators that are being computed */
+    uint32_t transform; /* number of the innermost that runs (autograd/transform.c), or 0 */
     struct tni_scratch *scratch;       /* memory lent to the running kernel */
     struct tni_current *streams;       /* the streams in force, where they are not the default */
     const struct tni_watcher *watcher; /* who sees the thread's work on its way; NULL: nobody */

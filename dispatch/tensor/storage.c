@@ -13,6 +13,7 @@ static inline void fill(tn_storage *s, void *data, uint64_t bytes, tn_device dev
     s->bytes = bytes;
     s->device = device;
     s->flags = 0;
+    s->transform = tni_tls.transform;
     s->release = NULL;
     s->ctx = NULL;
     atomic_store_explicit(&s->life, NULL, memory_order_relaxed);

@@ -210,6 +210,14 @@ typedef struct tn_saved_hooks {
 TN_API tn_status tn_saved_hooks_push(const tn_saved_hooks *hooks);
 TN_API void tn_saved_hooks_pop(void);
 
+/* ---- Functions that are transformed ------------------------------------------------------------*/
+
+/* Between the two the calling thread runs a function whose gradients belong to the transform that asks
+ * for them. A recorded write to a tensor of before is refused, as its history would outlive the
+ * transform; one into the memory of these n tensors, the function's arguments, is not. They nest. */
+TN_API tn_status tn_transform_enter(tn_tensor *const *arguments, int64_t n);
+TN_API void tn_transform_leave(void);
+
 /* ---- Finding mistakes --------------------------------------------------------------------------*/
 
 /* Anomaly detection of the calling thread: nodes remember where forward ran, failures name it, and

@@ -374,6 +374,22 @@ static PyObject *history_others(PyObject *unused, PyObject *args) {
     return r < 0 ? NULL : PyBool_FromLong(r);
 }
 
+/* _enter_transform(arguments) */
+static PyObject *enter_transform(PyObject *unused, PyObject *py_arguments) {
+    tensors arguments = {0};
+    (void)unused;
+    bool ok = tensors_of(py_arguments, false, "arguments", &arguments) &&
+              tnp_check(tn_transform_enter(arguments.v, arguments.n)) == 0;
+    tensors_free(&arguments);
+    return ok ? Py_BuildValue("") : NULL;
+}
+
+static PyObject *leave_transform(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    tn_transform_leave();
+    Py_RETURN_NONE;
+}
+
 /* The text of a name for as long as the process runs, since nodes do not copy theirs. */
 static const char *lasting(PyObject *name) {
     static PyObject *names; /* each to itself */
@@ -405,6 +421,8 @@ static PyObject *known_as(PyObject *unused, PyObject *args) {
 static PyMethodDef functions[] = {
     {"_known_as", known_as, METH_VARARGS, "The tensor, whose grad_fn goes by that name."},
     {"_hangs_on_others", history_others, METH_VARARGS, "Whether other leaves are in the history."},
+    {"_enter_transform", enter_transform, METH_O, "A function with these arguments runs."},
+    {"_leave_transform", leave_transform, METH_NOARGS, "It has returned."},
     {"_hook_leaf_end", tnp_hook_leaf_end, METH_VARARGS, "_hook_leaf_end(leaf, fn, before)"},
     {"_edge_tensor", tnp_edge_tensor, METH_VARARGS, "A stand-in for an output of a node."},
     {"_current_pass", current_pass, METH_NOARGS, "(number or 0, for given tensors only)"},

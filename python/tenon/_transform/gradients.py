@@ -16,8 +16,18 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon
+from tenon import _C
 from tenon._program import foreign
-from tenon._transform.vmap import RANDOMNESS, flat, levels, lift, lower, mapped
+from tenon._transform.vmap import (
+    RANDOMNESS,
+    Batched,
+    batched,
+    flat,
+    levels,
+    lift,
+    lower,
+    mapped,
+)
 
 
 def _traced() -> bool:
@@ -54,6 +64,36 @@ def _variables(value: Any) -> tuple[Any, list[Any]]:
         return lower(whole, levels())
 
     return mapped(fresh, value), made
+
+
+def _whole(t: Any) -> Any:
+    return _whole(t._batch) if isinstance(t, Batched) else t
+
+
+class _Inside(_C._Region):
+    """While func runs, given others beside its variables: a recorded write to any tensor of before
+    but these is refused, since the history that it gets would outlive the transform."""
+
+    def __init__(self, others: Any = ()) -> None:
+        self.others = tuple(_whole(t) for t in flat(others) if isinstance(t, tenon.Tensor))
+
+    def _region(self) -> tuple[Any, ...]:
+        return _C._enter_transform, (self.others,), _C._leave_transform, ()
+
+
+def _others(args: tuple[Any, ...], argnums: Any, kwargs: Any = None) -> Any:
+    """What func gets beside the variables, None standing for these. A tensor without a history is
+    an alias: what func writes stands in the memory of both, and its history goes with the alias."""
+
+    def alias(t: Any) -> Any:
+        if isinstance(t, Batched):
+            return batched(alias(t._batch), t._level)
+        plain = type(t) in (tenon.Tensor, tenon.nn.Parameter)
+        return t.detach() if plain and not t.requires_grad else t
+
+    none = None if isinstance(argnums, int) else (None,) * len(argnums)
+    others = _replaced(args, argnums, none), kwargs or {}
+    return others if _traced() else mapped(alias, others)
 
 
 def _gradients(outs: list[Any], variables: list[Any], seeds: Any, keep: bool) -> list[Any]:
@@ -141,9 +181,11 @@ def grad_and_value(
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         outside, keep = tenon.is_grad_enabled(), _recorded((args, kwargs))
         chosen = _chosen(args, argnums)
+        given, named = others = _others(args, argnums, kwargs)
         with tenon.enable_grad():
             fresh, variables = _variables(chosen)
-            out = func(*_replaced(args, argnums, fresh), **kwargs)
+            with _Inside(others):
+                out = func(*_replaced(given, argnums, fresh), **named)
             value, aux = _split(out, has_aux, "grad_and_value(f)(*args)")
             if not isinstance(value, tenon.Tensor):
                 raise RuntimeError(
@@ -180,11 +222,16 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """func's value and a function that takes gradients of it to gradients of the arguments."""
+    return _vjp(func, primals, has_aux)
+
+
+def _vjp(func: Callable[..., Any], primals: Any, has_aux: bool, others: Any = ()) -> Any:
     outside, keep = tenon.is_grad_enabled(), _recorded(primals)
     some = list(levels())
     with tenon.enable_grad():
         fresh, variables = _variables(primals)
-        out = func(*fresh)
+        with _Inside(others):
+            out = func(*fresh)
     value, aux = _split(out, has_aux, "vjp(f, *primals)")
     outs = [lift(t, some) for t in _tensors(value, "vjp(f, *primals)")]
     for o in outs:
@@ -258,13 +305,17 @@ def linearize(func: Callable[..., Any], *primals: Any) -> Any:
     return value, push
 
 
-def _linear(func: Callable[..., Any], primals: Any, has_aux: bool, name: str) -> Any:
+def _linear(
+    func: Callable[..., Any], primals: Any, has_aux: bool, name: str, others: Any = ()
+) -> Any:
     """func's value, what it returns beside, its derivative, whether all of it has one."""
     outside, keep = tenon.is_grad_enabled(), _recorded(primals)
     some = list(levels())
     with tenon.enable_grad():
         fresh, variables = _variables(primals)
-        value, aux = _split(func(*fresh), has_aux, name)
+        with _Inside(others):
+            out = func(*fresh)
+        value, aux = _split(out, has_aux, name)
         outs = [lift(t, some) for t in _tensors(value, name)]
         keep = keep or (outside and _captured(outs, variables))
         smooth = [o.is_floating_point() or o.is_complex() for o in outs]
@@ -325,11 +376,12 @@ def jacrev(
     def wrapped(*args: Any) -> Any:
         _check_real("jacrev", "inputs", args)
         chosen = _chosen(args, argnums)
+        others = _others(args, argnums)
 
         def of_chosen(value: Any) -> Any:
-            return func(*_replaced(args, argnums, value))
+            return func(*_replaced(others[0], argnums, value))
 
-        found = vjp(of_chosen, chosen, has_aux=has_aux)
+        found = _vjp(of_chosen, (chosen,), has_aux, others)
         value, back = found[:2]
         _check_real("jacrev", "outputs", value)
         outs, leaves = list(flat(value)), list(flat(chosen))
@@ -368,11 +420,14 @@ def jacfwd(
         if levels():
             return jacrev(func, argnums, has_aux)(*args)
         chosen = _chosen(args, argnums)
+        others = _others(args, argnums)
 
         def of_chosen(value: Any) -> Any:
-            return func(*_replaced(args, argnums, value))
+            return func(*_replaced(others[0], argnums, value))
 
-        value, aux, push, _ = _linear(of_chosen, (chosen,), has_aux, "jvp(f, primals, tangents)")
+        value, aux, push, _ = _linear(
+            of_chosen, (chosen,), has_aux, "jvp(f, primals, tangents)", others
+        )
         _check_real("jacfwd", "outputs", value)
         outs, leaves = list(flat(value)), list(flat(chosen))
         blocks: list[list[Any]] = [[] for _ in outs]
