@@ -120,3 +120,19 @@ def test_lanes_that_an_instruction_picks_stay() -> None:
 def test_parameters_of_c() -> None:
     heads = "void *(*get)(int), const char *name, float sum[FEW][TOGETHER], int of[], void"
     assert ctext.parameter_names(heads) == ["get", "name", "sum", "of"]
+
+
+FUNCTION = """static int twice(int x) {
+#ifdef TMPL_CUDA
+    return x << 1;
+#else
+    return x + x;
+#endif
+}
+"""
+
+
+def test_what_other_devices_compile_is_left_alone() -> None:
+    (fn,) = ctext.functions(FUNCTION)
+    notes = [e.note for e in ctext.edits(FUNCTION, fn, False)]
+    assert notes == ["return x [+ -> -] x;"]

@@ -112,6 +112,10 @@ def reached(fns: list[Function], roots: set[str]) -> dict[str, set[str]]:
 
 
 # Calls whose arguments say nothing that a result depends on.
+# What only compilers of GPUs see.
+ELSEWHERE = re.compile(
+    r"^#if(?:def TMPL_CUDA| defined\(TMPL_CUDA\))(?: /\*[^\n]*)?$.*?^#(?:else|endif)\b", re.M | re.S
+)
 _MUTE = re.compile(r"\b(tn_fail\w*|tni_fail\w*|sizeof|_Static_assert|assert)\s*\(")
 _FLIPS = {
     "+": "-", "-": "+", "*": "/", "/": "*", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
@@ -121,9 +125,9 @@ _EDGES = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _TURNS = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def _mute_ranges(code: str, first: int, last: int) -> list[tuple[int, int]]:
-    """Where no edit is made: messages, constants of the compiler, case labels."""
-    ranges = []
+def _mute_ranges(text: str, first: int, last: int) -> list[tuple[int, int]]:
+    """Where no edit is made: messages, constants of the compiler, case labels, other devices."""
+    code, ranges = blank(text), []
     for m in _MUTE.finditer(code, first, last):
         depth, at = 0, m.end() - 1
         while at < last:
@@ -134,13 +138,13 @@ def _mute_ranges(code: str, first: int, last: int) -> list[tuple[int, int]]:
         ranges.append((m.start(), at))
     for m in re.finditer(r"\b(static const|enum|case)\b[^;:]*[;:]", code[first:last]):
         ranges.append((first + m.start(), first + m.end()))
-    return ranges
+    return [*ranges, *(m.span() for m in ELSEWHERE.finditer(text, first, last))]
 
 
 def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:
     """Changes of one token of a function. A kernel's are about values, others' about sizes too."""
     code = blank(text)
-    mute = _mute_ranges(code, fn.brace, fn.end)
+    mute = _mute_ranges(text, fn.brace, fn.end)
     before = ""
     for m in _TOKEN.finditer(code, fn.brace + 1, fn.end - 1):
         token, (at, end) = m[0], m.span()
@@ -190,7 +194,7 @@ def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:
 def left_out(text: str, fn: Function) -> Iterator[Edit]:
     """The function without one of its statements, assignments and calls."""
     code = blank(text)
-    mute = _mute_ranges(code, fn.brace, fn.end)
+    mute = _mute_ranges(text, fn.brace, fn.end)
     for m in re.finditer(r"(?<=[;{}])(\s*)([^;{}]+);", code[fn.brace : fn.end]):
         at, end = fn.brace + m.start(2), fn.brace + m.end(2)
         if m[2].count("(") != m[2].count(")") or _muted(mute, at):

@@ -256,7 +256,7 @@ def kernel_mutants(ops: dict[str, Any]) -> Iterator[Mutant]:
             calls[f.name] = ctext.Function(f.name, "", [], 0, 0, 0, set(f.calls))
     owners = ctext.reached(list(calls.values()), roots)
     for source, fn in fns:
-        if any(m.start() < fn.start < m.end() for m in _ELSEWHERE.finditer(source.text)):
+        if any(m.start() < fn.start < m.end() for m in ctext.ELSEWHERE.finditer(source.text)):
             continue
         name = Path(source.path).name
         entries = sorted(r[2:] for r in owners[fn.name]) or SERVES.get(name, [])
@@ -268,10 +268,6 @@ def kernel_mutants(ops: dict[str, Any]) -> Iterator[Mutant]:
         for edit in ctext.edits(source.text, fn, True):
             code = ctext.copy_of(source.text, fn, "{NAME}", edit)
             yield Mutant("kernel", unit, edit.note, entries, source.path, fn.key, code)
-
-
-# What only compilers of GPUs see.
-_ELSEWHERE = re.compile(r"^#if defined\(TMPL_CUDA\)$.*?^#(?:else|endif)\b", re.M | re.S)
 
 
 def _pasted(fn: ctext.Function, sources: dict[str, Source]) -> set[str]:
