@@ -1,6 +1,8 @@
 /* vision.c: images looked at through a grid: shape rules, grids of affine maps; pooling over windows that are
  * drawn.
  * The messages are PyTorch's. */
+#include <string.h>
+
 #include <tenon/args_vision.h>
 #include <tenon/ops_index.h>
 #include <tenon/ops_reduce.h>
@@ -157,7 +159,7 @@ tn_status tni_composite_affine_grid_generator(const void *args, tn_tensor **rets
     r = scope_reshape(&s, scope_take(&s, st, r), TN_INTS(-1, spatial + 1));
     r = scope_matmul(&s, r, scope_transpose(&s, theta, 1, 2));
     shape[0] = a->size.v[0];
-    for (int64_t d = 0; d < spatial; d++) shape[1 + d] = a->size.v[2 + d];
+    memcpy(shape + 1, a->size.v + 2, (size_t)spatial * sizeof *shape);
     shape[1 + spatial] = spatial;
     return scope_finish(&s, scope_reshape(&s, r, tn_ints_of(shape, spatial + 2)), rets);
 }

@@ -264,34 +264,34 @@ static tn_status as_column(tn_tensor *x, tn_tensor **ret) {
     return TN_OK;
 }
 
-/* cat along dim, of vectors along dim_of_vectors, after f was applied to each. */
+/* cat along dim, of vectors along their only one, after f was applied to each. */
 static tn_status cat_mapped(const char *name, tn_views ts,
-                            tn_status (*f)(tn_tensor *, tn_tensor **), int64_t dim_of_vectors,
-                            int64_t dim, tn_tensor **rets) {
+                            tn_status (*f)(tn_tensor *, tn_tensor **), int64_t dim,
+                            tn_tensor **rets) {
     tn_tensor_list list;
     TN_TRY(check_list(name, ts));
     TN_TRY(tni_list_mapped(ts, f, &list));
     bool vectors = tn_tensor_ndim(list.v[0]) == 1;
-    tn_status st = tn_cat(list_of(&list), vectors ? dim_of_vectors : dim, rets);
+    tn_status st = tn_cat(list_of(&list), vectors ? 0 : dim, rets);
     tn_tensor_list_free(&list);
     return st;
 }
 
 tn_status tni_composite_hstack(const void *args, tn_tensor **rets) {
-    return cat_mapped("hstack", ((const tn_hstack_args *)args)->tensors, tn_atleast_1d, 0, 1, rets);
+    return cat_mapped("hstack", ((const tn_hstack_args *)args)->tensors, tn_atleast_1d, 1, rets);
 }
 
 tn_status tni_composite_vstack(const void *args, tn_tensor **rets) {
-    return cat_mapped("vstack", ((const tn_vstack_args *)args)->tensors, tn_atleast_2d, 0, 0, rets);
+    return cat_mapped("vstack", ((const tn_vstack_args *)args)->tensors, tn_atleast_2d, 0, rets);
 }
 
 tn_status tni_composite_dstack(const void *args, tn_tensor **rets) {
-    return cat_mapped("dstack", ((const tn_dstack_args *)args)->tensors, tn_atleast_3d, 2, 2, rets);
+    return cat_mapped("dstack", ((const tn_dstack_args *)args)->tensors, tn_atleast_3d, 2, rets);
 }
 
 tn_status tni_composite_column_stack(const void *args, tn_tensor **rets) {
     return cat_mapped("column_stack", ((const tn_column_stack_args *)args)->tensors, as_column, 1,
-                      1, rets);
+                      rets);
 }
 
 /* ---- Grids -------------------------------------------------------------------------------------*/

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import tenon as tn
 import tenon.nn.functional as F
+from table import call, make_case, rows, tensor_args
+from test_formulas import formulas
 
 ops = tn._C._ops
 RNG = np.random.default_rng(11)
@@ -213,3 +215,109 @@ def test_gradients_of_products_that_are_scattered(values: list[float], include_s
             return x.scatter_reduce(0, index, src, "prod", include_self=include_self)
 
         assert tn.autograd.gradcheck(product, (x, src))
+
+
+@pytest.mark.parametrize("fn", [F.softmax, F.log_softmax])
+def test_softmax_of_nothing(fn: Any) -> None:
+    for shape, dim in (((0, 4), 0), ((0, 4), 1), ((3, 0), 1), ((3, 0), 0)):
+        assert fn(tn.ones(shape), dim).shape == shape
+        with formulas():
+            assert fn(tn.ones(shape), dim).shape == shape
+
+
+def test_targets_of_classes_and_of_probabilities() -> None:
+    """A target of as many dimensions has the input's shape, or it is none."""
+    for target in (tn.ones(3, 5), tn.ones(3, 1), tn.zeros(3, 1, dtype=tn.int64)):
+        with pytest.raises(RuntimeError, match="multi-target not supported"):
+            F.cross_entropy(tn.ones(3, 4), target)
+    x = RNG.standard_normal((3, 4))
+    shares = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    got = F.cross_entropy(tn.from_numpy(x), tn.from_numpy(shares[::-1].copy())).item()
+    assert got == pytest.approx(-(np.log(shares) * shares[::-1]).sum(1).mean(), rel=1e-12)
+
+
+def test_images_of_no_size() -> None:
+    for scale in (0.1, 0.0, -1.0, 1e15, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="should be greater than 0"):
+            tn._C._nn.interpolate(tn.ones(1, 1, 3, 3), scale_factor=scale)
+    x = tn._C._nn.interpolate(tn.ones(1, 1, 3, 3), scale_factor=0.34)
+    assert x.shape == F.interpolate(tn.ones(1, 1, 3, 3), scale_factor=0.34).shape == (1, 1, 1, 1)
+
+
+def test_frequencies_are_no_whole_numbers() -> None:
+    for dtype in (tn.bool, tn.int64):
+        for fn in (tn.fft.fftfreq, tn.fft.rfftfreq):
+            with pytest.raises(RuntimeError, match="floating point or complex"):
+                fn(3, dtype=dtype)
+    full = tn.arange(6).reshape([2, 3] + [1] * (MOST - 2))
+    assert tn.fft.fftshift(full).flatten().tolist() == [5, 3, 4, 2, 0, 1]
+    assert tn.fft.ifftshift(full).flatten().tolist() == [4, 5, 3, 1, 2, 0]
+
+
+DTYPES = ["int16", "float32", "bool", "float64", "complex64"]
+
+
+@pytest.mark.parametrize("first", DTYPES)
+@pytest.mark.parametrize("other", DTYPES)
+def test_lists_of_two_dtypes(first: str, other: str) -> None:
+    """Whichever comes first, everything is converted to the dtype that holds both."""
+    if first == other:
+        return
+    a = (RNG.standard_normal((2, 3)) * 4).astype(first if first != "bool" else "int8")
+    b = (RNG.standard_normal((2, 3)) * 4).astype(other if other != "bool" else "int8")
+    arrays = [a.astype(first), b.astype(other), b.astype(other)]
+    tensors = [tn.from_numpy(x) for x in arrays]
+    dtype = tn.promote_types(getattr(tn, first), getattr(tn, other))
+    for fn, theirs in ((tn.cat, np.concatenate), (tn.stack, np.stack), (tn.hstack, np.hstack),
+                       (tn.vstack, np.vstack), (tn.dstack, np.dstack),
+                       (tn.column_stack, np.column_stack)):  # fmt: skip
+        got = fn(tensors)
+        assert got.dtype is dtype
+        np.testing.assert_array_equal(got.numpy(), theirs(arrays))
+        got = fn([t[0] for t in tensors])
+        np.testing.assert_array_equal(got.numpy(), theirs([x[0] for x in arrays]))
+    for low, high in ((0, 1), (1, 0)):
+        if not tn.can_cast(tensors[high].dtype, tensors[low].dtype):
+            with pytest.raises(TypeError, match="can't be cast"):
+                tn.cat([tensors[high], tensors[low]], out=tn.empty(4, 3, dtype=tensors[low].dtype))
+            with pytest.raises(TypeError, match="can't be cast"):
+                tn.cat([tensors[low], tensors[high]], out=tn.empty(4, 3, dtype=tensors[low].dtype))
+
+
+def test_similarity_of_two_dtypes() -> None:
+    a, b = RNG.standard_normal((2, 4, 3))
+    want = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    for x, y in ((np.float32, np.float64), (np.float64, np.float32)):
+        got = F.cosine_similarity(tn.from_numpy(a.astype(x)), tn.from_numpy(b.astype(y)))
+        assert got.dtype is tn.float64
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-6)
+
+
+def test_what_is_laid_out_as_asked_is_not_copied() -> None:
+    plain = tn.arange(120.0).reshape(2, 3, 4, 5)
+    last = plain.to(memory_format=tn.channels_last)
+    for x, y, form in ((plain, last, tn.contiguous_format), (last, plain, tn.channels_last)):
+        assert x.contiguous(memory_format=form).data_ptr() == x.data_ptr()
+        moved = y.contiguous(memory_format=form)
+        assert moved.data_ptr() != y.data_ptr()
+        assert moved.stride() == x.stride() and moved.equal(x)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        r for r in rows() if "_copy" in r["name"] and r["samples"] and "Tensor!" not in r["sig"]
+        and r["name"] != "view_copy_as_type"
+    ],
+    ids=lambda row: row["name"],
+)  # fmt: skip
+def test_copies_are_their_own(row: dict[str, Any]) -> None:
+    """Nothing that is written to a copy of a view shows in what it was taken from."""
+    for sample in row["samples"]:
+        args = tensor_args(make_case(row, sample, "float32"))
+        first = next(v for v in args.values() if isinstance(v, tn.Tensor))
+        before = first.clone()
+        got = call(row, args)
+        for t in got if isinstance(got, (list, tuple)) else [got]:
+            (t.real if t.is_complex() else t).fill_(1)
+        assert first.equal(before)
