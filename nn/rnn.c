@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include <tenon/args_rnn.h>
+#include <tenon/ops_activation.h>
 #include <tenon/ops_create.h>
 #include <tenon/ops_index.h>
 #include <tenon/ops_nn.h>
@@ -44,11 +45,38 @@ static void drop(state *s) {
     tn_tensor_unref(&s->c);
 }
 
+/* The next state out of simpler operators, each of which has its gradient: complex numbers have no
+ * kernels of whole steps. */
+static tn_status step_in_parts(rnn_mode mode, tn_tensor *gates_x, tn_tensor *gates_h,
+                               const state *from, state *ret) {
+    tn_tensor *sum = NULL, *rets[3] = {NULL};
+    tn_status st = TN_OK;
+    if (mode == RNN_LSTM) {
+        tn__lstm_step_args a = {
+            .gates_x = tni_v(gates_x), .gates_h = tni_v(gates_h), .c = tni_v(from->c)};
+        st = tni_composite__lstm_step(&a, rets);
+    } else if (mode == RNN_GRU) {
+        tn__gru_step_args a = {
+            .gates_x = tni_v(gates_x), .gates_h = tni_v(gates_h), .h = tni_v(from->h)};
+        st = tni_composite__gru_step(&a, rets);
+    } else {
+        st = tn_add(gates_x, gates_h, tn_scalar_int(1), &sum);
+        if (st == TN_OK) st = mode == RNN_TANH ? tn_tanh(sum, &rets[0]) : tn_relu(sum, &rets[0]);
+    }
+    ret->h = rets[0];
+    if (mode == RNN_LSTM) ret->c = rets[1];
+    tn_tensor_unref(&rets[mode == RNN_LSTM ? 2 : 1]);
+    tn_tensor_unref(&sum);
+    return st;
+}
+
 /* The next state, from what the input gives to the gates and the state's own product. */
 static tn_status step(rnn_mode mode, tn_tensor *gates_x, tn_tensor *gates_h, const state *from,
                       state *ret) {
     tn_tensor *kept = NULL;
     tn_status st = TN_OK;
+    if (tn_dtype_category(tn_tensor_dtype(gates_x)) == TN_CAT_COMPLEX)
+        return step_in_parts(mode, gates_x, gates_h, from, ret);
     switch (mode) {
     case RNN_TANH: return tn__tanh_step(gates_x, gates_h, &ret->h);
     case RNN_RELU: return tn__relu_step(gates_x, gates_h, &ret->h);

@@ -134,6 +134,14 @@ def test_second_derivatives_beside_kinks() -> None:
     np.testing.assert_allclose(x.grad, [0, 0, 1 / 3, 1 / 3, 1 / 3, 0, 0], rtol=1e-14)
 
 
+def test_second_derivative_of_celu_far_from_zero() -> None:
+    """Where exp(x / alpha) is infinite, on the side that does not use it, too."""
+    x = tn.tensor([-INF, -1.0, 0.0, 1.0, 1e3, INF], dtype=tn.float64, requires_grad=True)
+    (slope,) = tn.autograd.grad(F.celu(x, 0.5).sum(), x, create_graph=True)
+    slope.sum().backward()
+    np.testing.assert_allclose(x.grad, [0, 2 * math.exp(-2), 0, 0, 0, 0], rtol=1e-14)
+
+
 SLOPES: dict[str, Any] = {
     "mish": F.mish, "hardswish": F.hardswish, "silu": F.silu, "gelu": F.gelu, "elu": F.elu,
     "softplus": F.softplus, "logsigmoid": F.logsigmoid, "hardsigmoid": F.hardsigmoid,

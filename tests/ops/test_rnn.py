@@ -243,6 +243,41 @@ def test_gradients_by_differences(kind: str) -> None:
     assert tn.autograd.gradgradcheck(lambda x, h, *c: f(x, h, weight, *c), (x, h, *c))
 
 
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_complex_numbers(kind: str) -> None:
+    """There are no kernels of complex steps: they are made of simpler operators."""
+    rng = np.random.default_rng(5)
+
+    def drawn(*shape: int) -> np.ndarray:
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)) / 3
+
+    gates = {"RNN": 1, "LSTM": 4, "GRU": 3}[kind]
+    w = [drawn(gates * 2, 3), drawn(gates * 2, 2), drawn(gates * 2), drawn(gates * 2)]
+    x, h, c = drawn(3, 4, 3), drawn(4, 2), drawn(4, 2)
+    ys, last_h, last_c = by_hand(kind, x, h, c, w)
+    weights = [tn.tensor(a) for a in w]
+
+    def states(front: Any) -> Any:
+        both = tn.tensor(h[front]), tn.tensor(c[front])
+        return both if kind == "LSTM" else both[0]
+
+    def layer(x: Any, *w: Any) -> Any:
+        run = {"RNN": tn.rnn_tanh, "LSTM": tn.lstm, "GRU": tn.gru}[kind]
+        start = states(np.newaxis)
+        start = list(start) if kind == "LSTM" else start
+        return run(x, start, list(w), True, 1, 0.0, False, False, False)
+
+    y, *last = layer(tn.tensor(x), *weights)
+    np.testing.assert_allclose(y, ys, rtol=1e-12)
+    for got, want in zip(last, [last_h, last_c]):
+        np.testing.assert_allclose(got[0], want, rtol=1e-12)
+    step = {"RNN": tn.rnn_tanh_cell, "LSTM": tn.lstm_cell, "GRU": tn.gru_cell}[kind]
+    y = step(tn.tensor(x[0]), states(slice(None)), *weights)
+    np.testing.assert_allclose(y[0] if kind == "LSTM" else y, ys[0], rtol=1e-12)
+    given = [t.requires_grad_() for t in (tn.tensor(x), *weights)]
+    assert tn.autograd.gradcheck(lambda *args: layer(*args)[:2], given)
+
+
 # -- the rest ----------------------------------------------------------------------------------
 
 

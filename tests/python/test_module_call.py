@@ -329,3 +329,43 @@ def test_second_derivatives_pass_a_hooked_module_that_they_enter_from_behind() -
     assert len(seen) == 1 and tn.equal(g, 2 * x)
     (h,) = tn.autograd.grad(g.sum(), x)
     assert len(seen) == 1 and h.tolist() == [2.0] * 3
+
+
+def test_global_hooks_may_be_assigned():
+    """As teardowns of programs do, where the dictionaries are private names."""
+    place = nn.modules.module
+    seen: list[str] = []
+    kinds = {
+        "_global_forward_hooks": place.register_module_forward_hook,
+        "_global_forward_pre_hooks": place.register_module_forward_pre_hook,
+        "_global_backward_hooks": place.register_module_full_backward_hook,
+        "_global_backward_pre_hooks": place.register_module_full_backward_pre_hook,
+        "_global_parameter_registration_hooks": (
+            place.register_module_parameter_registration_hook),
+    }  # fmt: skip
+
+    def run() -> list[str]:
+        seen.clear()
+        nn.Linear(1, 1)(tn.ones(1, 1, requires_grad=True)).sum().backward()
+        return sorted(set(seen))
+
+    def noting(name: str) -> Any:
+        return lambda *args: seen.append(name)
+
+    before = {name: getattr(place, name) for name in kinds}
+    for name, register in kinds.items():
+        register(noting(name))
+    assert run() == sorted(kinds)
+    for name in kinds:
+        setattr(place, name, collections.OrderedDict())
+    assert run() == []
+    handle = place.register_module_forward_hook(noting("new"))
+    assert run() == ["new"]
+    handle.remove()
+    assert run() == []
+    for name, table in before.items():
+        setattr(place, name, table)
+    assert run() == sorted(kinds)
+    for name in kinds:
+        setattr(place, name, collections.OrderedDict())
+    assert run() == []

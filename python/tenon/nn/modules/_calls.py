@@ -114,6 +114,19 @@ def is_hooked(module: Any) -> bool:
 _C._module_hooks(_global_any)
 
 
+def assign_hooks(name: str, hooks: OrderedDict[int, Any]) -> None:
+    """Puts another dictionary in place of one of global hooks."""
+    globals()[name] = hooks
+    _global_any.clear()
+    for table in (
+        _global_forward_pre_hooks,
+        _global_forward_hooks,
+        _global_backward_pre_hooks,
+        _global_backward_hooks,
+    ):
+        _global_any.update(dict.fromkeys(table, True))
+
+
 class _CallSignature:
     """`inspect.signature` of a module, which a base class in C calls: any arguments, or those of a
     `__call__` of its own. Of a class it is that of the constructor."""

@@ -6,6 +6,8 @@ _slots.py for how they are found again, _state.py for state_dict and _calls.py f
 
 from __future__ import annotations
 
+import sys
+import types
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ import tenon
 from tenon import Tensor
 from tenon import __future__ as conversion
 from tenon._tensor.functions import dtype_named
+from tenon.nn.modules import _calls, _registration
 from tenon.nn.modules._calls import (  # noqa: F401 - PyTorch's names are found here
     CallMixin,
     _global_backward_hooks,
@@ -670,3 +673,17 @@ class Module(StateMixin, CallMixin, SlotsMixin):
             return f"{self._get_name()}({extra})"
         body = "\n  ".join(lines + children)
         return f"{self._get_name()}(\n  {body}\n)"
+
+
+class _Tables(types.ModuleType):
+    """A dictionary of global hooks may be assigned here: modules look at the new one then."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name.startswith("_global_") and hasattr(_calls, name):
+            _calls.assign_hooks(name, value)
+        elif name.startswith("_global_") and hasattr(_registration, name):
+            setattr(_registration, name, value)
+
+
+sys.modules[__name__].__class__ = _Tables
