@@ -74,6 +74,14 @@ ROOMS = {
     "python/tenon/utils/tensorboard": python("tensorboard"),
     "python/tenon/utils": python("pytree flops graph gradcheck small_modules call_modes tensor "
                                  "beside_operators fx utils_details tools_in_detail expressions"),
+    "python/tenon/linalg": ["tests/ops/test_linalg.py", "tests/ops/test_linalg_general.py",
+                            "tests/ops/test_linalg_complex.py",
+                            *python("expressions lobpcg lowrank flops refused_by_tensors")],
+    "python/tenon/signal": ["tests/ops/test_signal.py", *python("expressions")],
+    "python/tenon/fft": ["tests/ops/test_fft.py", *python("expressions")],
+    "python/tenon/special": python("expressions special"),
+    "python/tenon/amp": python("amp expressions"),
+    "python/tenon/sparse": [*SPARSE, *python("refused_by_tensors refused_by_packages expressions")],
     "python/tenon/hub": python("small_modules tools_in_detail"),
     "python/tenon/io": python("serialization gguf hostile_files old_files arrays storage sparse "
                               "pickle_streams meta whole_objects details_of_files refused_files"),

@@ -314,3 +314,15 @@ def test_scaler_state() -> None:
     assert off.state_dict() == {} and off.get_scale() == 1.0 and off.scale(p) is p
     with pytest.raises(RuntimeError, match="empty"):
         other.load_state_dict({})
+
+
+def test_settings_of_one_kind_of_device_by_their_older_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[tuple[Any, ...]]()
+    monkeypatch.setattr(tn.amp, "set_autocast_dtype", lambda *a: asked.append(a))
+    monkeypatch.setattr(tn.amp, "set_autocast_enabled", lambda *a: asked.append(a))
+    tn.amp.set_autocast_gpu_dtype(tn.bfloat16)
+    tn.amp.set_autocast_cpu_dtype(tn.float16)
+    tn.amp.set_autocast_cpu_enabled(True)
+    assert asked == [("cuda", tn.bfloat16), ("cpu", tn.float16), ("cpu", True)]

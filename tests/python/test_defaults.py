@@ -6,10 +6,12 @@ import importlib
 import inspect
 from collections.abc import Iterator
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import pytest
 import stored
+import tenon
 
 MODULES = (
     "", ".accelerator", ".ao.quantization", ".autograd",
@@ -103,3 +105,67 @@ def test_defaults_are_pytorchs(name: str) -> None:
                 asked += 1
                 assert mine[argument] == value, f"{path}, {argument}"
     assert asked
+
+
+# ---- Operators, by their schemas -----------------------------------------------------------------
+
+# Where functions are that operators are called by, and what the operators' names begin with there.
+PLACES = (
+    ("tenon", ""), ("tenon._C._ops", ""), ("tenon._C._nn", ""), ("tenon.linalg", "linalg_"),
+    ("tenon.special", "special_"), ("tenon.fft", "fft_"), ("tenon.sparse", "sparse_"),
+)  # fmt: skip
+
+
+def said(value: Any) -> bool:
+    return value != [] and plain(value)
+
+
+def schemas(torch: Any) -> dict[str, dict[str, list[Any]]]:
+    """What arguments of PyTorch's operators are, in one of their forms each."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for schema in torch._C._jit_get_all_schemas():
+        space, _, name = schema.name.partition("::")
+        for a in schema.arguments if space == "aten" else ():
+            if a.has_default_value() and said(a.default_value):
+                values = found.setdefault(name, {}).setdefault(a.name, [])
+                if shown(a.default_value) not in values:
+                    values.append(shown(a.default_value))
+    return found
+
+
+def alike(mine: Any, text: str) -> bool:
+    """Whether a default is one that is written so; one number stands for one in each dimension."""
+    value = eval(text)
+    if isinstance(value, tuple) and not isinstance(mine, tuple | list):
+        return all(alike(mine, shown(v)) for v in value)
+    same = tuple(mine) == value if isinstance(value, tuple) else mine == value
+    return same and isinstance(mine, bool) == isinstance(value, bool)
+
+
+def test_defaults_of_operators_are_those_of_their_schemas() -> None:
+    """Losses aside: their reductions are words, or 0 where numbers are taken, as in PyTorch."""
+    want, asked = stored.of_torch(schemas), 0
+    places = [(name, attrgetter(name.removeprefix("tenon."))(tenon) if "." in name else tenon, pre)
+              for name, pre in PLACES]  # fmt: skip
+    for where, place, prefix in [*places, ("Tensor", tenon.Tensor, "")]:
+        for name in sorted(n for n in dir(place) if not n.startswith("__")):
+            function, values = getattr(place, name), want.get(prefix + name, {})
+            try:
+                parameters = inspect.signature(function).parameters if values else {}
+            except (ValueError, TypeError):
+                continue
+            for argument, texts in values.items():
+                mine = parameters[argument].default if argument in parameters else None
+                if mine is not None and said(mine) and argument != "reduction":
+                    asked += 1
+                    assert any(alike(mine, v) for v in texts), f"{where}.{name}, {argument}: {mine}"
+    assert asked > 700
+
+
+@pytest.mark.parametrize(
+    "name",
+    "binary_cross_entropy_with_logits hinge_embedding_loss margin_ranking_loss triplet_margin_loss "
+    "cosine_embedding_loss ctc_loss kl_div".split(),
+)
+def test_losses_by_numbers_are_not_reduced(name: str) -> None:
+    assert inspect.signature(getattr(tenon, name)).parameters["reduction"].default == 0

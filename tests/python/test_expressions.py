@@ -192,6 +192,29 @@ def names(lib: Any) -> dict[str, Any]:
         first = lib.autograd.grad((result * weights).abs().sum(), values, create_graph=twice)
         return lib.autograd.grad(sum(v.abs().sum() for v in first), values) if twice else first
 
+    def written(f: Any, *args: Any, **options: Any) -> Any:
+        """Whether out= gets what f gives, and of which other dtypes it may be."""
+        plain = f(*args, **options)
+        one = isinstance(plain, lib.Tensor)
+        values = [plain] if one else list(plain)
+        given = [lib.empty(0, dtype=v.dtype) for v in values]
+        found = f(*args, **options, out=given[0] if one else tuple(given))
+        same = [g.equal(v) for g, v in zip(given, values, strict=True)]
+        itself = found is given[0] if one else [g.data_ptr() == r.data_ptr() for g, r in
+                                                zip(given, found, strict=True)]  # fmt: skip
+
+        def other(kind: Any) -> str:
+            wrong = tuple(lib.empty(0, dtype=kind) for _ in values)
+            try:
+                f(*args, **options, out=wrong[0] if one else wrong)
+            except RuntimeError:
+                return "refused"
+            return "taken"
+
+        kinds = (lib.float32, lib.complex64, lib.complex128, lib.int64)
+        name = type(found).__name__.removesuffix("_out")
+        return name, same, itself, [other(k) for k in kinds]
+
     def set_and_get(give: Any, get: Any, values: Any) -> Any:
         return [(give(v), get())[1] for v in values]
 
@@ -208,7 +231,8 @@ def names(lib: Any) -> dict[str, Any]:
         "Pair": Pair, **schedules(lib), "OrderedDict": OrderedDict,
         "defaultdict": defaultdict, "deque": deque,
         "namedtuple": namedtuple, "x": x, "y": y, "t": lib.tensor, "math": math,
-        "set_and_get": set_and_get, "F": lib.nn.functional, "image": image, "grad": grad,
+        "set_and_get": set_and_get, "written": written, "F": lib.nn.functional,
+        "image": image, "grad": grad,
         "inf": math.inf, "nan": math.nan, "np": np,
         "Z": [lib.tensor(z, dtype=lib.complex128) for z in (0, 1 + 2j, -3 + 0.5j, 400 - 1j)],
         "MINE": lib is tenon, "FLOATS": [getattr(lib, n) for n in floats.split()],

@@ -9,6 +9,7 @@ import pytest
 import tenon as tn
 from tenon import nn
 from tenon.utils._python_dispatch import TorchDispatchMode
+from tenon.utils import flop_counter
 from tenon.utils.flop_counter import FlopCounterMode, register_flop_formula
 from tenon.utils.module_tracker import ModuleTracker
 
@@ -141,3 +142,19 @@ def test_modes_see_sizes_in_a_list() -> None:
     names = ("view", "permute", "view", "repeat", "flip", "expand", "zeros")
     sizes = ([2, 3], [1, 0], [3, 2], [1, 2], [0, 1], [2, -1], [2, 3])
     assert seen == [(f"aten.{n}.default", s) for n, s in zip(names, sizes, strict=True)]
+
+
+def test_chains_of_products_take_the_cheapest_order() -> None:
+    """The example of Cormen's book: 15125 multiplications of numbers."""
+    sizes = [30, 35, 15, 5, 10, 20, 25]
+    chain = [tn.ones(a, b) for a, b in zip(sizes, sizes[1:])]
+    found = counts(lambda: tn.linalg.multi_dot(chain))
+    assert found["Global"] == {"aten.mm": 2 * 15125}
+
+
+def test_attention_whose_values_are_wider_than_its_keys() -> None:
+    """Of 2 * 4 * 5 * 6 places: products of width 3 for queries and keys, 7 for values."""
+    q, k, v, grad = (2, 4, 5, 3), (2, 4, 6, 3), (2, 4, 6, 7), (2, 4, 5, 7)
+    assert flop_counter._sdpa_flop(q, k, v, 0.0) == 2 * 240 * (3 + 7)
+    # The weights again, then the gradients of values, weights, queries and keys.
+    assert flop_counter._sdpa_backward_flop(grad, q, k, v) == 2 * 240 * (3 + 7 + 7 + 3 + 3)

@@ -4,6 +4,7 @@ PyTorch's."""
 
 from __future__ import annotations
 
+import ast
 import io
 import struct
 import zipfile
@@ -17,6 +18,7 @@ from refusals import Refusal, by_name, check, check_beside, part, private
 from tenon import build_plugin, onnx
 from tenon._plugin import opcheck
 from tenon._program import script_words
+from tenon._program.errors import Unsupported
 from tenon.distributed import run as launch
 from tenon.distributed.fsdp import _optim_state
 from tenon.distributed.pipelining import stage
@@ -138,6 +140,26 @@ SHARED: dict[str, tuple[str, Call]] = {
         "TracingContext",
         lambda t: private(t, "_guards").TracingContext.get(),
     ),
+    "a grid's zero above its numbers": (
+        "is above upper bound",
+        lambda t: t.quantize_per_tensor(t.ones(2), 0.1, 300, t.quint8),
+    ),
+    "a grid's zero below its numbers": (
+        "below lower bound",
+        lambda t: t.quantize_per_tensor(t.ones(2), 0.1, -1, t.quint8),
+    ),
+    "sparse layouts with blocks that have none": (
+        "takes no blocksize",
+        lambda t: t.ones(4, 4).to_sparse(layout=t.sparse_csc, blocksize=(2, 2)),
+    ),
+    "a diagonal twice": (
+        "has a diagonal twice",
+        lambda t: t.sparse.spdiags(t.ones(2, 3), t.tensor([1, 1]), (3, 4)),
+    ),
+    "what was not scripted": (
+        "Freezing expects a ScriptModule as input",
+        lambda t: t.jit.freeze(t.nn.Linear(1, 1).eval()),
+    ),
     "a share of no time": (
         "are no part of no time",
         lambda t: part(t, "autograd", "profiler_util")._format_time_share(1.0, 0.0),
@@ -166,6 +188,16 @@ def lengths(*ends: int, **options: Any) -> Any:
     return varlen_attn(q, q, q, starts, others, 2, 2, **options)
 
 
+def broken(x: Any) -> Any:
+    private(tn, "_dynamo").graph_break()
+    return x + 1
+
+
+def parsed(text: str) -> Any:
+    """The first statement of a text."""
+    return ast.parse(text).body[0]
+
+
 def half_traced(x: Any) -> Any:
     return x
 
@@ -178,7 +210,7 @@ def archive(path: Path, end: bytes) -> Archive:
 
 
 V, R, E, N = ValueError, RuntimeError, TypeError, NotImplementedError
-S = SystemExit
+S, NO = SystemExit, frozenset[str]()
 x = tn.ones(2, 2)
 TOOLS: list[Refusal] = [
     (V, "stream is None", lambda: x.to_device("cpu", stream=1)),
@@ -201,6 +233,11 @@ TOOLS: list[Refusal] = [
      lambda: SubgraphMatcher(tn.fx.symbolic_trace(lambda a: a).graph)),
     (onnx.OnnxExporterError, "onnx.export writes opset",
      lambda: onnx.export(tn.nn.ReLU(), (x,), io.BytesIO(), opset_version=99)),
+    (N, "gradcheck: sparse inputs are checked with masked=True alone",
+     lambda: tn.autograd.gradcheck(lambda a: a.to_dense(), (x.double().to_sparse(),))),
+    (N, "gradgradcheck: sparse inputs are checked with masked=True alone",
+     lambda: tn.autograd.gradgradcheck(lambda a: a.to_dense(), (x.double().to_sparse(),))),
+    (Unsupported, "graph_break()`: fullgraph=True", lambda: tn.compile(broken, fullgraph=True)(x)),
     (E, "is no named tuple", lambda: _pytree._class_at("tenon:Tensor")),
     (N, "Tenon records programs without it", lambda: private(tn, "_guards").TracingContext()),
 ]  # fmt: skip
@@ -224,6 +261,11 @@ WORDS: list[Refusal] = [
      lambda: script_words._Formats().format("{0.real}", 1)),
     (V, "a script's fields are names and numbers",
      lambda: script_words._Formats().format("{0[1]}", [1, 2])),
+    (V, "Lambda is no function", lambda: script_words.check(parsed("lambda: 1").value, NO)),
+    (V, "defaults stand beside the text",
+     lambda: script_words.check(parsed("def f(a, b=[]): return a"), NO)),
+    (V, "defaults stand beside the text",
+     lambda: script_words.check(parsed("def f(a, *, b=a): return a"), NO)),
     (V, "save_file(): the header would take", lambda: safetensors.save(
         {"a": x}, {"text": "a" * safetensors.MAX_HEADER})),
 ]  # fmt: skip

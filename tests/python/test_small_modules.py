@@ -94,3 +94,5 @@ def test_dlpack_capsule_is_used_once() -> None:
     y[0] = 7
     assert x.tolist() == [7, 1, 2]
     assert "dltensor" in repr(dlpack.to_dlpack(x))
+    with pytest.raises(TypeError, match="must be Tensor, not list"):
+        dlpack.to_dlpack([1.0])

@@ -243,3 +243,33 @@ def test_a_tracker_survives_a_module_that_fails() -> None:
         with failing():
             layer(tn.ones(1, 3))
         assert tracker.parents == {"Global"}
+
+
+def test_which_modules_a_backward_pass_is_in() -> None:
+    def run(lib: Any) -> list[Any]:
+        """What a tracker says in gradients, of a pass that reaches no module too."""
+        seen: list[Any] = []
+        tracker = importlib.import_module(f"{lib.__name__}.utils.module_tracker").ModuleTracker()
+
+        def look(grad: Any) -> None:
+            seen.append([sorted(tracker.parents), tracker.is_bw])
+
+        class Part(lib.nn.Module):
+            def forward(self, x: Any) -> Any:
+                y = x.sin()
+                y.register_hook(look)
+                return y * 2
+
+        x = lib.ones(2, requires_grad=True)
+        net = lib.nn.Sequential(Part(), Part())
+        with tracker:
+            y = net(x.exp()).sum()
+            seen.append([sorted(tracker.parents), tracker.is_bw])
+            y.backward()
+            z = x.cos()
+            z.register_hook(look)
+            z.sum().backward()
+            seen.append([sorted(tracker.parents), tracker.is_bw])
+        return seen
+
+    stored.same(run(tn), stored.of_torch(run))

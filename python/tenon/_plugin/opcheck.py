@@ -85,10 +85,7 @@ def test_autograd_registration(op: Any, args: tuple[Any, ...], kwargs: dict[str,
     if not out:
         raise OpCheckError("no result requires grad although an argument does")
     total = sum(t.real.sum() if t.is_complex() else t.sum() for t in out)
-    total.backward()
-    for t in inputs:
-        if t.grad is not None and t.grad.shape != t.shape:
-            raise OpCheckError(f"a gradient has shape {tuple(t.grad.shape)} for {tuple(t.shape)}")
+    total.backward()  # which raises where a gradient does not fit
 
 
 def _on_meta(value: Any) -> Any:

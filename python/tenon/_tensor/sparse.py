@@ -277,12 +277,12 @@ def to_sparse(
                 "to_sparse(): layout strided takes no sparse_dim, blocksize, dense_dim"
             )
         return self if self.layout is layout else self.to_dense()
+    if blocksize is not None and layout not in (_C.sparse_bsr, _C.sparse_bsc):
+        raise RuntimeError(f"to_sparse(): layout {layout} takes no blocksize")
     if layout is not _C.sparse_coo:
         if sparse_dim is not None:
             raise RuntimeError(f"to_sparse(): layout {layout} takes no sparse_dim")
         return _ops._to_compressed(self, NUMBERS[layout], tuple(blocksize or ()), dense_dim or 0)
-    if blocksize is not None:
-        raise RuntimeError("to_sparse(): layout sparse_coo takes no blocksize")
     if sparse_dim is None:
         sparse_dim = -1 if dense_dim is None else self.ndim - dense_dim
     return _ops._to_sparse_coo(self, sparse_dim)

@@ -82,5 +82,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) -> Tensor:
     """A matrix with the rows of `diagonals` along its diagonals, counted from the main one."""
+    if len(set(offsets.flatten().tolist())) < offsets.numel():
+        raise RuntimeError("spdiags(): argument 'offsets' has a diagonal twice")
     matrix = _ops._spdiags(diagonals, offsets, tuple(shape))
     return to_sparse(matrix) if layout is None else to_sparse(matrix, layout=layout)
