@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import tenon as tn
 from tenon import nn
-from tenon.utils._python_dispatch import TorchDispatchMode
 from tenon.utils import flop_counter
+from tenon.utils._python_dispatch import TorchDispatchMode
 from tenon.utils.flop_counter import FlopCounterMode, register_flop_formula
 from tenon.utils.module_tracker import ModuleTracker
 

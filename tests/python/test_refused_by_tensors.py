@@ -89,7 +89,7 @@ MAKING: dict[str, tuple[str, Call]] = {
         lambda t: t.eye(2).to_sparse().to_sparse(layout=t.strided, blocksize=(1, 1)),
     ),
     "coo by blocks": (
-        "layout sparse_coo takes no blocksize",
+        "layout tenon.sparse_coo takes no blocksize",
         lambda t: t.ones(2, 2).to_sparse(layout=t.sparse_coo, blocksize=(1, 1)),
     ),
     "negative index of a sparse tensor": (
