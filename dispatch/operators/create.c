@@ -268,11 +268,14 @@ static tn_status count_of(const tn_scalar *start, const tn_scalar *end, const tn
         return tn_fail(TN_E_STATE, at, "upper bound and lower bound inconsistent with step sign");
     double n;
     if (exact && !closed) {
-        /* Whole numbers: no rounding, even where a double cannot hold them. */
-        int64_t span, s = step->i;
-        if (__builtin_sub_overflow(end->i, start->i, &span))
-            return tn_fail(TN_E_STATE, at, "invalid size, possible overflow?");
-        *ret_n = span / s + (span % s != 0);
+        /* Whole numbers: no rounding, even where a double cannot hold them; a distance or a step of
+         * 2^63 is one of the numbers without a sign. */
+        bool up = step->i > 0;
+        uint64_t from = (uint64_t)start->i, to = (uint64_t)end->i, by = (uint64_t)step->i;
+        uint64_t span = up ? to - from : from - to, each = up ? by : 0 - by;
+        uint64_t count = span / each + (span % each != 0);
+        if (count > INT64_MAX) return tn_fail(TN_E_STATE, at, "invalid size, possible overflow?");
+        *ret_n = (int64_t)count;
         return TN_OK;
     }
     n = closed ? floor((end->re - start->re) / step->re) + 1.0

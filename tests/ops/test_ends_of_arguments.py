@@ -321,3 +321,23 @@ def test_copies_are_their_own(row: dict[str, Any]) -> None:
         for t in got if isinstance(got, (list, tuple)) else [got]:
             (t.real if t.is_complex() else t).fill_(1)
         assert first.equal(before)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step", "count"),
+    [
+        (0, -(2**63), -1, None), (-1, -(2**63), -1, None), (0, -(2**63), -(2**62), 2),
+        (2**63 - 1, -(2**63), -(2**62), 4), (-(2**63), 0, 2**63 - 1, 2),
+        (2**63 - 3, 2**63 - 1, 1, 2), (-(2**63), -(2**63) + 5, 2, 3),
+    ],
+)  # fmt: skip
+def test_ranges_to_the_ends_of_whole_numbers(
+    start: int, end: int, step: int, count: int | None
+) -> None:
+    """Python's range is the oracle; what has more numbers than there can be is refused."""
+    if count is None:
+        with pytest.raises((RuntimeError, ValueError), match="invalid size|address space"):
+            tn.arange(start, end, step)
+    else:
+        assert tn.arange(start, end, step).tolist() == list(range(start, end, step))
+        assert len(range(start, end, step)) == count

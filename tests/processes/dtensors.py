@@ -1,15 +1,19 @@
 """DTensor: every layout of the inputs of many computations, results and gradients against plain
 tensors. Runs in two or four processes (a mesh of 2 x 2); `test_sharding.py` starts it."""
 
+import copy
+import io
 import itertools
+import pickle
 import sys
+import warnings
 
 import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from expected import expect
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 dist.init_process_group(sys.argv[1])
@@ -512,6 +516,105 @@ def check_sources() -> None:
     assert checked.to_local().unique().tolist() == [1.0]
 
 
+def check_files() -> None:
+    """A file gives back what lay in it, without being trusted; a mesh finds its groups again."""
+    names = tuple("ab"[: MESH.ndim])
+    named = init_device_mesh("cpu", MESH.shape, mesh_dim_names=names)
+    for layout in ([Shard(1)] * MESH.ndim, [Replicate()] * MESH.ndim, [Partial("avg")] * MESH.ndim):
+        d = DTensor.from_local(numbers(3, 2) + RANK, named, layout)
+        want = d.full_tensor()
+        file = io.BytesIO()
+        torch.save({"d": d, "p": torch.nn.Parameter(d), "m": d.detach()}, file)
+        file.seek(0)
+        got = torch.load(file)
+        assert got["d"].placements == tuple(layout) and got["d"].device_mesh == named
+        assert got["d"].shape == d.shape and got["d"].device_mesh.mesh_dim_names == names
+        assert isinstance(got["p"], torch.nn.Parameter) and got["p"].requires_grad
+        assert not isinstance(got["m"], torch.nn.Parameter) and not got["m"].requires_grad
+        close(got["d"].full_tensor(), want, f"a file's {layout}")
+        close(got["p"].to_local(), d.to_local(), f"a file's parameter {layout}")
+    mesh = pickle.loads(pickle.dumps(named))
+    assert mesh == named and mesh.get_coordinate() == named.get_coordinate()
+    assert [dist.get_world_size(g) for g in mesh.get_all_groups()] == list(MESH.shape)
+
+
+def check_gradients_given() -> None:
+    """What is replicated gets the whole gradient, or its share of a sum where that is asked for."""
+    everywhere, terms = [Replicate()] * MESH.ndim, [Partial()] * MESH.ndim
+    for lies, each in ((None, 6.0 * SIZE), (everywhere, 6.0 * SIZE), (terms, 6.0)):
+        x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        d = DTensor.from_local(x, MESH, everywhere, grad_placements=lies)
+        grad = DTensor.from_local(torch.full((3,), 3.0, dtype=torch.float64), MESH, terms)
+        (d * 2).backward(grad)
+        assert x.grad.tolist() == [each] * 3, lies
+    whole = torch.arange(2.0 * SIZE, dtype=torch.float64, requires_grad=True)
+    d = distribute_tensor(whole.detach(), MESH, everywhere).requires_grad_()
+    (d.to_local(grad_placements=terms) * (RANK + 1)).sum().backward()
+    assert d.grad.to_local().unique().tolist() == [SIZE * (SIZE + 1) / 2]
+
+
+def check_strides() -> None:
+    """Those of the whole, in the order in which a part's dimensions lie."""
+    for shape, order in (((4, 8, 8), (1, 2, 0)), ((5, 4, 2), (0, 1, 2)), ((4, 2, 3), (2, 0, 1))):
+        whole = numbers(*shape).permute(order)
+        for dim in range(3):
+            d = distribute_tensor(whole, MESH, [Replicate()] * MESH.ndim)
+            assert d.stride() == numbers(*whole.shape).stride()  # a copy, packed
+            rows = 2 + whole.shape[dim] // SIZE
+            part = whole.narrow(dim, 0, 1).repeat_interleave(rows, dim)
+            part = part.permute([order.index(i) for i in range(3)]).contiguous().permute(order)
+            at = DTensor.from_local(part, MESH, [Shard(dim)] + [Replicate()] * (MESH.ndim - 1))
+            like = torch.empty([at.shape[order.index(i)] for i in range(3)]).permute(order)
+            assert at.shape == like.shape and at.stride() == like.stride(), (shape, order, dim)
+            assert at.stride(-1) == like.stride(-1)
+
+
+def check_outside() -> None:
+    """A mesh of the first process alone: the others have no part."""
+    one = DeviceMesh("cpu", [0])
+    d = DTensor.from_local(torch.ones(3, 2), one, [Shard(0)])
+    assert d.shape == (3, 2)
+    assert (d + 1).to_local().shape == ((3, 2) if RANK == 0 else (0,))
+    assert (d + 1).shape == (3, 2)
+
+
+def check_no_numbers() -> None:
+    """Tensors of the meta device are cut without a message; modules convert what goes in."""
+    cut = distribute_tensor(torch.empty(4, 6, device="meta"), MESH, [Shard(0)] * MESH.ndim)
+    assert cut.is_meta and cut.to_local().shape == (4 // SIZE, 6) and cut.shape == (4, 6)
+    model = torch.nn.Linear(3, 2, device="meta", dtype=torch.float64)
+    made = torch.distributed.tensor.distribute_module(model, MESH)
+    assert made.weight.is_meta and isinstance(made.weight, DTensor)
+
+    plain = torch.nn.Linear(3, 2, dtype=torch.float64)
+    want = plain(torch.ones(1, 3, dtype=torch.float64) * 2)
+    whole = [Replicate()] * MESH.ndim
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run = torch.distributed.tensor.distribute_module(
+            copy.deepcopy(plain),
+            MESH,
+            None,
+            lambda inputs, mesh: (DTensor.from_local(inputs[0] * 2, mesh, whole),),
+            lambda outputs, mesh: outputs.to_local(),
+        )
+    assert [w.category for w in told] == [FutureWarning] * 2
+    got = run(torch.ones(1, 3, dtype=torch.float64))
+    assert not isinstance(got, DTensor)
+    first = distribute_tensor(plain.weight.detach(), MESH).to_local()
+    bias = distribute_tensor(plain.bias.detach(), MESH).to_local()
+    close(got, F.linear(torch.full((1, 3), 2.0, dtype=torch.float64), first, bias), "a module")
+    assert got.shape == want.shape
+    for name in ("input_fn", "output_fn"):
+        expect(
+            ValueError,
+            f"{name} should take in 3 arguments, but got 1",
+            lambda name=name: torch.distributed.tensor.distribute_module(
+                copy.deepcopy(plain), MESH, **{name: lambda one: one}
+            ),
+        )
+
+
 def check_mistakes() -> None:
     d = distribute_tensor(torch.ones(4, 2), MESH, [Shard(0)] * MESH.ndim)
 
@@ -531,6 +634,14 @@ def check_mistakes() -> None:
         ValueError,
         "this rank's part",
         lambda: DTensor.from_local(torch.ones(2), MESH, [Shard(0)] * MESH.ndim, shape=(40,)),
+    )
+    expect(
+        RuntimeError, "got a DTensor", lambda: DTensor.from_local(d, MESH, [Shard(0)] * MESH.ndim)
+    )
+    expect(
+        RuntimeError,
+        "both shape and stride",
+        lambda: DTensor.from_local(torch.ones(2), MESH, [Shard(0)] * MESH.ndim, stride=(1,)),
     )
     expect(
         IndexError,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator
 
@@ -10,6 +11,9 @@ import tenon as tn
 from tenon import distributed as dist
 from tenon.distributed import tensor as dt
 from tenon.distributed.device_mesh import DeviceMesh, init_device_mesh
+from tenon.distributed.tensor import _api
+from tenon.distributed.tensor.placement_types import _StridedShard
+from tenon.io.errors import FileFormatError
 
 
 @pytest.fixture
@@ -341,3 +345,55 @@ def test_a_module_is_distributed_once(mesh: DeviceMesh) -> None:
     assert isinstance(layer.weight, dt.DTensor)
     with pytest.raises(RuntimeError, match="only be called once on a module"):
         dt.distribute_module(layer, mesh)
+
+
+def saved(**given: object) -> io.BytesIO:
+    """A file of a DTensor whose description says something else."""
+    parts = {
+        "device_type": "cpu", "ranks": (0, 1), "sizes": (2,), "names": ("a",), "place": (0,),
+        "placements": (("shard", 0),), "shape": (4, 3),
+    }  # fmt: skip
+    parts.update({k: v for k, v in given.items() if k in parts})
+    local = given.get("local", tn.ones(2, 3))
+
+    class Said:
+        def __reduce__(self) -> object:
+            return _api._rebuild, (local, tuple(parts.values()), True, given.get("cls", False))
+
+    file = io.BytesIO()
+    tn.save({"d": Said()}, file)
+    file.seek(0)
+    return file
+
+
+def test_a_file_without_its_processes() -> None:
+    """A part is read anywhere; what needs the others says that they are not there."""
+    read = tn.load(saved())["d"]
+    assert read.to_local().tolist() == [[1.0] * 3] * 2 and read.shape == (4, 3)
+    assert read.placements == (dt.Shard(0),) and read.requires_grad
+    assert read.device_mesh.mesh_dim_names == ("a",) and read.device_mesh.shape == (2,)
+    with pytest.raises(RuntimeError, match="this process has no groups of its ranks"):
+        read.full_tensor()
+    for text, place in (
+        (("strided", 1, 2), _StridedShard(1, split_factor=2)), (("partial", "max"),
+        dt.Partial("max")), (("replicate",), dt.Replicate()),
+    ):  # fmt: skip
+        assert tn.load(saved(placements=(text,)))["d"].placements == (place,)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"device_type": 3}, {"ranks": (0,)}, {"ranks": (0, 0)}, {"ranks": (-1, 0)}, {"ranks": 5},
+        {"ranks": (), "sizes": ()}, {"sizes": (3,)}, {"sizes": (2.0,)}, {"names": ("a", "b")},
+        {"names": (1,)}, {"names": 7}, {"place": (2,)}, {"place": (0, 0)}, {"place": (-1,)},
+        {"placements": ()}, {"placements": (("shard", 2),)}, {"placements": (("shard", "x"),)},
+        {"placements": (("shard",),)}, {"placements": (("replicate", 1),)},
+        {"placements": (("partial", "mad"),)}, {"placements": (("strided", 0),)},
+        {"placements": (("run", "code"),)}, {"placements": (3,)}, {"placements": None},
+        {"shape": (4, -3)}, {"shape": (4,)}, {"shape": None}, {"local": [1.0]}, {"local": None},
+    ],
+)  # fmt: skip
+def test_what_a_file_says_of_a_mesh_is_looked_at(lie: dict[str, object]) -> None:
+    with pytest.raises(FileFormatError, match="_rebuild"):
+        tn.load(saved(**lie))

@@ -68,18 +68,27 @@ class DeviceMesh:
             groups.append(distributed.GroupMember.NON_GROUP_MEMBER if own is None else own)
         return groups
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Groups by their ranks: a process that loads the mesh looks for its groups of these."""
-        return {
-            **self.__dict__,
-            "_root": None,
-            "_flat": {},
-            "_groups": [getattr(g, "_ranks", g) for g in self._groups],
-        }
+    @classmethod
+    def of_saved(
+        cls, device_type: str, mesh: Any, names: tuple[str, ...] | None, coordinate: Any
+    ) -> DeviceMesh:
+        """The mesh of a file: its groups are those of its ranks that this process has already."""
+        made = cls.__new__(cls)
+        made.device_type, made.mesh, made.mesh_dim_names = device_type, mesh, names
+        made._coordinate, made._root, made._flat = coordinate, None, {}
+        made._groups = []
+        for dim in range(mesh.ndim):
+            lines = mesh.movedim(dim, -1).reshape(-1, mesh.shape[dim]).tolist()
+            found = (group_of_ranks(line) for line in lines)
+            outside = distributed.GroupMember.NON_GROUP_MEMBER
+            made._groups.append(next((g for g in found if g is not None), outside))
+        return made
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._groups = [group_of_ranks(g) if isinstance(g, list) else g for g in self._groups]
+    def __reduce__(self) -> Any:
+        """Groups by their ranks: a process that loads the mesh looks for its groups of these."""
+        return DeviceMesh.of_saved, (
+            self.device_type, self.mesh, self.mesh_dim_names, self._coordinate
+        )  # fmt: skip
 
     def _dim(self, mesh_dim: int | str | None) -> int:
         if isinstance(mesh_dim, str):

@@ -251,6 +251,12 @@ def _from_type(budget: Budget, rebuild: Any, cls: Any, args: Any, state: Any) ->
     return t
 
 
+def _dtensor(local: Any, plain: Any, requires_grad: Any, is_parameter: Any) -> Any:
+    from tenon.distributed.tensor import _api
+
+    return _api._rebuild(local, plain, requires_grad, is_parameter)
+
+
 def _size(sizes: Any = ()) -> Any:
     return tenon.Size(_sizes(sizes, "a torch.Size"))
 
@@ -299,6 +305,7 @@ def _globals() -> dict[str, Any]:
         Global("torch._utils._rebuild_parameter_with_state", _parameter_with_state),
         Filled("torch._tensor._rebuild_from_type_v2", _from_type),
         Global("tenon._plugin_tensor", _plugin_tensor),
+        *(Global(f"{m}.distributed.tensor._api._rebuild", _dtensor) for m in ("tenon", "torch")),
         Global("torch.Size", _size),
         Global("torch.device", _device),
         Filled("collections.defaultdict", _defaultdict),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +12,7 @@ import tenon
 from tenon import _C, Tensor, distributed
 from tenon._tensor.methods import DisableTorchFunctionSubclass
 from tenon.distributed.device_mesh import DeviceMesh
-from tenon.distributed.tensor import _dispatch
+from tenon.distributed.tensor import _dispatch, _saved
 from tenon.distributed.tensor._redistribute import Layout, Spec, dual, normal, redistribute
 from tenon.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 from tenon.nn.modules.module import Module
@@ -70,10 +73,20 @@ class DTensor(Tensor):
     ) -> DTensor:
         """The tensor whose part of this process is given. Backward passes through it.
 
-        Parts are of one size unless a shape is given. run_check: what is replicated is that of
-        the first process.
+        Parts are of one size unless a shape is given; the stride is that of the parts, whatever
+        is said. run_check: what is replicated is that of the first process.
+        grad_placements: how the gradient of the part will lie, if not like the part; a sum counts
+        once on each rank unless it is said to be Partial. A process outside of the mesh has no
+        part.
         """
-        del stride
+        if isinstance(local_tensor, DTensor):
+            raise RuntimeError("DTensor.from_local: expected the tensor of this process as "
+                               "local_tensor, got a DTensor")  # fmt: skip
+        if stride is not None and shape is None:
+            raise RuntimeError(
+                f"Found shape:{shape}, stride:{stride}. Please pass both shape and stride at the "
+                "same time."
+            )
         mesh = _mesh(device_mesh)
         if placements is None:
             placements = [Replicate()] * mesh.ndim
@@ -84,7 +97,9 @@ class DTensor(Tensor):
                 whole[p.dim] *= size
         if shape is not None:
             whole = list(shape)
-        if run_check:
+        if mesh.get_coordinate() is None:
+            local_tensor = local_tensor.new_empty(0, requires_grad=local_tensor.requires_grad)
+        elif run_check:
             for d, p in enumerate(layout):
                 if p.is_replicate():
                     distributed.broadcast(local_tensor.detach(), group=mesh.get_group(d),
@@ -96,8 +111,8 @@ class DTensor(Tensor):
                 f"{spec.local[0]}, the tensor is {tuple(local_tensor.shape)}"
             )
         if grad_placements is not None:
-            received = normal(grad_placements, local_tensor.ndim)
-            local_tensor = _Received.apply(local_tensor, spec, received)
+            received = normal(grad_placements, len(whole))
+            local_tensor = _Received.apply(local_tensor, spec, dual(layout), received)
         return make(local_tensor, spec)
 
     def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
@@ -105,7 +120,8 @@ class DTensor(Tensor):
         gradient will lie, where not like the tensor."""
         local = self.as_subclass(Tensor)
         if grad_placements is not None:
-            local = _Received.apply(local, self._spec, normal(grad_placements, self.ndim))
+            received = normal(grad_placements, self.ndim)
+            local = _Received.apply(local, self._spec, received, dual(self.placements))
         return local
 
     def redistribute(
@@ -159,11 +175,19 @@ class DTensor(Tensor):
     nelement = numel
 
     def stride(self, dim: int | None = None) -> Any:  # type: ignore[override]
-        """That of the whole, packed."""
-        steps, step = [], 1
-        for n in reversed(self._spec.shape):
-            steps.insert(0, step)
-            step *= max(n, 1)
+        """That of the whole, whose dimensions lie in the order of the part's."""
+        with DisableTorchFunctionSubclass():
+            part = self.as_subclass(Tensor)
+            own, steps = part.shape, list(part.stride())
+        whole = self._spec.shape
+        if len(own) != len(whole) or 0 in own:
+            steps = [math.prod(max(n, 1) for n in whole[d + 1 :]) for d in range(len(whole))]
+        elif tuple(own) != whole:
+            base = list(steps)
+            for cut in (d for d in range(len(whole)) if own[d] != whole[d]):
+                for d in range(len(whole)):
+                    if (base[d], -d) > (base[cut], -cut):
+                        steps[d] = steps[d] // own[cut] * whole[cut]
         return tuple(steps) if dim is None else steps[dim]
 
     def __len__(self) -> int:
@@ -254,7 +278,10 @@ class DTensor(Tensor):
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuild, (self._local_tensor, self._spec, self.requires_grad, type(self))
+        is_parameter = isinstance(self, Parameter)
+        return _rebuild, (
+            self._local_tensor, _saved.plain(self._spec), self.requires_grad, is_parameter
+        )  # fmt: skip
 
     def _as_parameter(self, requires_grad: bool) -> DTensor:
         return leaf(self._local_tensor, self._spec, requires_grad, DParameter)
@@ -302,17 +329,17 @@ del _name
 
 
 class _Received(tenon.autograd.Function):
-    """Says how the gradient of a part lies, where it does not lie like the part."""
+    """Says how the gradient of a part comes and how it shall go on."""
 
     @staticmethod
-    def forward(ctx: Any, local: Tensor, spec: Spec, received: Layout) -> Tensor:
-        ctx.spec, ctx.received = spec, received
+    def forward(ctx: Any, local: Tensor, spec: Spec, received: Layout, wanted: Layout) -> Tensor:
+        ctx.spec, ctx.received, ctx.wanted = spec, received, wanted
         return local.view_as(local)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         given = ctx.spec.with_layout(ctx.received)
-        return redistribute(grad, given, dual(ctx.spec.placements)), None, None
+        return redistribute(grad, given, ctx.wanted), None, None, None
 
 
 # ---- Making them ---------------------------------------------------------------------------------
@@ -355,8 +382,12 @@ def leaf(local: Tensor, spec: Spec, requires_grad: bool, cls: type = DTensor) ->
     return made
 
 
-def _rebuild(local: Tensor, spec: Spec, requires_grad: bool, cls: type) -> DTensor:
-    return leaf(local, spec, requires_grad, cls)
+def _rebuild(local: Any, plain: Any, requires_grad: Any, is_parameter: Any) -> DTensor:
+    """The DTensor of a file; see `_saved`. ValueError: what the file says is not consistent."""
+    spec = _saved.spec_of(*plain)
+    if not isinstance(local, Tensor) or local.ndim != len(spec.shape):
+        raise ValueError("a DTensor whose part has other dimensions")
+    return leaf(local, spec, requires_grad is True, DParameter if is_parameter is True else DTensor)
 
 
 def _mesh(given: DeviceMesh | None) -> DeviceMesh:
@@ -397,7 +428,7 @@ def distribute_tensor(
         raise RuntimeError("`distribute_tensor` should be used to distribute leaf tensors! but "
                            "found non-leaf tensor!")  # fmt: skip
     local = tensor.detach()
-    if mesh.get_coordinate() is not None and src_data_rank is not None:
+    if mesh.get_coordinate() is not None and src_data_rank is not None and not local.is_meta:
         local = local.clone(memory_format=tenon.contiguous_format)
         for d in range(mesh.ndim):
             distributed.broadcast(local, group=mesh.get_group(d), group_src=src_data_rank)
@@ -411,6 +442,22 @@ def distribute_tensor(
     return made._as_parameter(tensor.requires_grad) if isinstance(tensor, Parameter) else made
 
 
+def _with_module(name: str, what: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A conversion of three arguments, of one that may leave the module out."""
+    count = len(inspect.signature(fn).parameters)
+    if count not in (2, 3):
+        raise ValueError(f"{name} should take in 3 arguments, but got {count} arguments!")
+    if count == 3:
+        return fn
+    warnings.warn(
+        f"Deprecating {name} that takes two arguments ({what}, device_mesh), please use {name} "
+        f"that takes in (module, {what}, device_mesh) instead!",
+        FutureWarning,
+        stacklevel=3,
+    )
+    return lambda module, values, mesh: fn(values, mesh)
+
+
 def distribute_module(
     module: Module,
     device_mesh: DeviceMesh | None = None,
@@ -420,7 +467,8 @@ def distribute_module(
 ) -> Module:
     """A module whose parameters and buffers are DTensors: partition_fn(name, module, mesh) makes
     those that are cut, the others are replicated. input_fn(module, inputs, mesh) and
-    output_fn(module, outputs, mesh) convert what goes in and comes out."""
+    output_fn(module, outputs, mesh) convert what goes in and comes out; those that take no module
+    get none."""
     mesh = _mesh(device_mesh)
     if getattr(module, "_distribute_module_applied", False):
         raise RuntimeError("distribute_module should only be called once on a module, but it has "
@@ -436,9 +484,11 @@ def distribute_module(
             if buffer is not None and not isinstance(buffer, DTensor):
                 part._buffers[key] = distribute_tensor(buffer, mesh)
     if input_fn is not None:
-        module.register_forward_pre_hook(lambda m, inputs: input_fn(m, inputs, mesh))
+        convert = _with_module("input_fn", "inputs", input_fn)
+        module.register_forward_pre_hook(lambda m, inputs: convert(m, inputs, mesh))
     if output_fn is not None:
-        module.register_forward_hook(lambda m, inputs, outputs: output_fn(m, outputs, mesh))
+        revert = _with_module("output_fn", "outputs", output_fn)
+        module.register_forward_hook(lambda m, inputs, outputs: revert(m, outputs, mesh))
     module._distribute_module_applied = True  # type: ignore[assignment]
     return module
 

@@ -130,8 +130,11 @@ def _slice(local: Tensor, dim: int, count: int, rank: int) -> Tensor:
     return local.narrow(dim, start, size).contiguous()
 
 
-def _term(local: Tensor, op: str, rank: int) -> Tensor:
-    """This rank's term of a reduction whose result everybody has."""
+def _term(local: Tensor, op: str, rank: int, count: int) -> Tensor:
+    """This rank's term of a reduction whose result everybody has: an equal share of a sum, but of
+    one of whole numbers, which is the first rank's."""
+    if op == "sum" and (local.is_floating_point() or local.is_complex()):
+        return local / count
     if op == "sum" and rank:
         return tenon.zeros_like(local)
     if op == "product" and rank:
@@ -164,6 +167,12 @@ def move(local: Tensor, spec: Spec, target: Layout) -> Tensor:
     coordinate = mesh.get_coordinate()
     if coordinate is None or spec.placements == target:
         return local
+    if distributed.GroupMember.NON_GROUP_MEMBER in mesh.get_all_groups():
+        raise RuntimeError(
+            f"{mesh!r}: this process has no groups of its ranks, so that only to_local() works; "
+            "a mesh that was loaded takes those that are there: call init_process_group and "
+            "init_device_mesh first"
+        )
     undone = _tied(spec.placements, target)
     for d in reversed(cut_order(now)):
         if not undone[d]:
@@ -191,7 +200,7 @@ def move(local: Tensor, spec: Spec, target: Layout) -> Tensor:
         if isinstance(goal, Shard):
             local = _slice(local, goal.dim, mesh.size(d), coordinate[d])
         elif isinstance(goal, Partial):
-            local = _term(local, goal.reduce_op, coordinate[d])
+            local = _term(local, goal.reduce_op, coordinate[d], mesh.size(d))
     return local
 
 
