@@ -74,6 +74,10 @@ static inline tn_tensor *load_tensor(const run *r, const tni_term *t) {
     return t->from == TNI_FROM_GRAD ? r->g.g[t->at] : load(r, t).t;
 }
 
+static tn_status fail_absent(void) {
+    return tn_fail(TN_E_VALUE, -1, "a formula needs a number that was not given");
+}
+
 /* ---- Arguments of a call -----------------------------------------------------------------------*/
 
 static int64_t *int_room(run *r, int64_t n) {
@@ -106,6 +110,7 @@ static tn_status store(run *r, const tni_operand *o, void *args, tn_scalar_box *
     case TN_F_TENSOR:
     case TN_F_TENSOR_OPT:
     case TN_F_OPERAND:
+        if (absent && o->field->kind == TN_F_OPERAND) return fail_absent();
         if (absent)
             *(tn_tensor **)p = NULL;
         else
@@ -127,7 +132,7 @@ static tn_status store(run *r, const tni_operand *o, void *args, tn_scalar_box *
     case TN_F_DEVICE:
     case TN_F_FORMAT: *(int64_t *)p = none ? -1 : v.code; break;
     default: /* a number that has to be there */
-        if (absent) return tn_fail(TN_E_VALUE, -1, "a formula needs a number that was not given");
+        if (absent) return fail_absent();
         if (o->field->kind == TN_F_FLOAT)
             *(double *)p = v.number.re;
         else if (o->field->kind == TN_F_SCALAR)
@@ -235,8 +240,7 @@ static tn_status compute_whole(char sign, int64_t a, int64_t b, tn_scalar *ret) 
 bool tni_number_true(tn_scalar s) { return is_whole(&s) ? s.i != 0 : s.re != 0 || s.im != 0; }
 
 tn_status tni_number_compute(char sign, tn_scalar a, tn_scalar b, tn_scalar *ret) {
-    if (a.kind == TN_SCALAR_NONE || b.kind == TN_SCALAR_NONE)
-        return tn_fail(TN_E_VALUE, -1, "a formula needs a number that was not given");
+    if (a.kind == TN_SCALAR_NONE || b.kind == TN_SCALAR_NONE) return fail_absent();
     if (a.kind == TN_CAT_COMPLEX || b.kind == TN_CAT_COMPLEX)
         return tn_fail(TN_E_UNSUPPORTED, -1, "formulas do not compute with complex numbers");
     if (is_whole(&a) && is_whole(&b) && strchr("+-*_", sign))
@@ -297,7 +301,11 @@ static tn_status list_tensors(run *r, const tni_step *s, tn_views *ret) {
 static tn_status make_list(run *r, const tni_step *s, tn_ints *ret) {
     int64_t *v = int_room(r, s->noperands);
     if (!v) return tn_fail(TN_E_UNSUPPORTED, -1, "too many sizes in one formula");
-    for (int i = 0; i < s->noperands; i++) v[i] = load(r, &s->operands[i].term).number.i;
+    for (int i = 0; i < s->noperands; i++) {
+        tn_scalar n = load(r, &s->operands[i].term).number;
+        if (n.kind == TN_SCALAR_NONE) return fail_absent();
+        v[i] = n.i;
+    }
     *ret = (tn_ints){v, s->noperands};
     return TN_OK;
 }
@@ -327,8 +335,7 @@ static bool is_absent(tni_value v, const tni_term *t) {
 /* b if a else c: the one that was computed. */
 static tn_status choose(run *r, const tni_step *s, tni_value *ret) {
     tn_scalar which = load(r, &s->operands[0].term).number;
-    if (which.kind == TN_SCALAR_NONE)
-        return tn_fail(TN_E_VALUE, -1, "a formula needs a number that was not given");
+    if (which.kind == TN_SCALAR_NONE) return fail_absent();
     const tni_term *t = &s->operands[tni_number_true(which) ? 1 : 2].term;
     if (s->what == TNI_STEP_CHOSEN) return hand_over(r, t, &ret->t);
     *ret = load(r, t);
