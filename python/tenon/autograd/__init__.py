@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon import _C, Tensor, stack
 from tenon._C import enable_grad, inference_mode, no_grad, set_grad_enabled
 from tenon._submodules import on_demand
+from tenon._tape import carriers, overridable
+from tenon._tape.call_modes import entered
 from tenon.autograd import forward_ad, function, functional, graph
 from tenon.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from tenon.autograd.function import Function
@@ -99,6 +102,23 @@ def _gradients_of(outputs: Sequence[Tensor], grads: Any) -> tuple[Tensor | None,
     return tuple(several.gradient_part(t, g) for t, g in zip(outputs, grads, strict=True))
 
 
+# Classes of tensors that were found to be neither asked nor made of others.
+_plain: set[type] = {Tensor}
+
+
+def _is_special(cls: type) -> bool:
+    """Whether tensors of a class are asked, or made of others."""
+    return overridable._takes_over(cls) or carriers.is_made_of_others(cls)
+
+
+def _special(tensors: Sequence[Any]) -> list[Any]:
+    """The tensors among them that are special."""
+    found = [t for t in tensors if type(t) not in _plain and _is_special(type(t))]
+    if not found:
+        _plain.update(map(type, tensors))
+    return found
+
+
 def _of_several_processes() -> Any:
     """The module of DTensors, where a program has it."""
     return sys.modules.get("tenon.distributed.tensor._api")
@@ -125,6 +145,17 @@ def backward(
     wanted = None if inputs is None else _as_tuple(inputs)
     if wanted is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    tensors_given = (*roots, *(wanted or ()))
+    if entered[0] or (not _plain.issuperset(map(type, tensors_given)) and _special(tensors_given)):
+        made = overridable.asked(
+            backward, tensors_given, tensors, grad_tensors=grad_tensors,
+            retain_graph=retain_graph, create_graph=create_graph, inputs=wanted,
+        )  # fmt: skip
+        if made is not NotImplemented:
+            return
+        given = None if grad_tensors is None else _as_tuple(grad_tensors)
+        roots, grad_tensors = carriers.spread_roots(roots, given)
+        wanted = None if wanted is None else tuple(carriers.spread(wanted))
     _C._backward(roots, _gradients_of(roots, grad_tensors), retain, create_graph, wanted)
 
 
@@ -177,8 +208,20 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Tensor, ...]:
-    """The gradients of `outputs` with respect to `inputs`; .grad is left alone."""
+) -> Any:
+    """The gradients of `outputs` with respect to `inputs`; .grad is left alone. Those of a dict of
+    tensors are a dict."""
+    if type(inputs) is dict:
+        found = grad(
+            outputs, tuple(inputs.values()), grad_outputs, retain_graph, create_graph, only_inputs,
+            allow_unused, is_grads_batched, materialize_grads,
+        )  # fmt: skip
+        return dict(zip(inputs, found))
+    if isinstance(inputs, Mapping):
+        raise TypeError(
+            f"`inputs` argument to `grad()` must be a dict, not {type(inputs).__name__}. Other "
+            "Mapping types are not supported."
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, "
@@ -187,12 +230,30 @@ def grad(
     roots, wanted = _as_tuple(outputs), _as_tuple(inputs)
     retain = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
+    tensors = (*roots, *wanted)
+    if entered[0] or (not _plain.issuperset(map(type, tensors)) and _special(tensors)):
+        options = {
+            "retain_graph": retain_graph,
+            "create_graph": create_graph,
+            "is_grads_batched": is_grads_batched,
+        }
+        made = overridable.asked(
+            grad, tensors, outputs, wanted, grad_outputs=grad_outputs,
+            only_inputs=only_inputs, allow_unused=allow_unused,
+            materialize_grads=materialize_grads, **options,
+        )  # fmt: skip
+        if made is not NotImplemented:
+            return made
+        if any(carriers.is_made_of_others(type(t)) for t in tensors):
+            run = functools.partial(grad, allow_unused=True, **options)
+            given = None if grad_outputs is None else _as_tuple(grad_outputs)
+            return carriers.gradients(run, roots, wanted, given, unused, materialize_grads)
     gradients = _gradients_of(roots, grad_outputs)
     if is_grads_batched:
         return _batched(roots, wanted, gradients, retain, create_graph, unused, materialize_grads)
     level = _forward_level()
-    run = _grad if level is None else level.grad
-    return run(roots, wanted, gradients, retain, create_graph, unused, materialize_grads)
+    one_pass = _grad if level is None else level.grad
+    return one_pass(roots, wanted, gradients, retain, create_graph, unused, materialize_grads)
 
 
 def _forward_level() -> Any:

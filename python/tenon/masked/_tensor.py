@@ -177,6 +177,12 @@ class MaskedTensor(Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return run(func, args, kwargs or {})
 
+    def _carriers(self) -> list[Tensor]:
+        return [self._data]
+
+    def _with_carriers(self, tensors: list[Tensor]) -> MaskedTensor:
+        return MaskedTensor._of(tensors[0], self._mask)
+
     def get_data(self) -> Tensor:
         """All elements."""
         return self._data
@@ -226,6 +232,16 @@ class MaskedTensor(Tensor):
         """Gradients of the tensors that the data was made of."""
         self._data.backward(_split(gradient, "_data"), *args, **kwargs)
 
+    def retain_grad(self) -> None:
+        """Makes the backward pass leave .grad here, where this is no leaf."""
+        self._data.retain_grad()
+
+    def register_hook(self, hook: Callable[[MaskedTensor], Any]) -> Any:
+        """hook(gradient), which is masked, too, runs when that is there and may return one."""
+        return self._data.register_hook(
+            lambda grad: _split(hook(MaskedTensor._of(grad, self._mask)), "_data")
+        )
+
     def item(self) -> Any:
         """The number, where it counts."""
         if self.numel() == 1 and not bool(self._mask):
@@ -269,6 +285,7 @@ class MaskedTensor(Tensor):
         return f"MaskedTensor(\n{_rows(cells, list(self.shape), 2)}\n)"
 
     __str__ = __repr__
+    __format__ = object.__format__  # type: ignore[assignment]
 
 
 _MISSING = "--"

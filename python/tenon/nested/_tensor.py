@@ -305,7 +305,7 @@ class NestedTensor(Tensor):
     @property
     def grad(self) -> NestedTensor | None:  # type: ignore[override]
         found = [p.grad for p in self._parts]
-        return None if any(g is None for g in found) else of_components(found, self._layout)
+        return None if any(g is None for g in found) else _given(found, self)
 
     @property
     def ndim(self) -> int:  # type: ignore[override]
@@ -423,6 +423,12 @@ class NestedTensor(Tensor):
             p.requires_grad_(requires_grad)
         return self
 
+    def _carriers(self) -> list[Tensor]:
+        return self._parts
+
+    def _with_carriers(self, tensors: list[Tensor]) -> NestedTensor:
+        return _given(tensors, self)
+
     def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
         """Gradients of what the components were made of."""
         if not isinstance(gradient, NestedTensor):
@@ -452,6 +458,7 @@ class NestedTensor(Tensor):
         return f"nested_tensor([\n{body}\n])"
 
     __str__ = __repr__
+    __format__ = object.__format__  # type: ignore[assignment]
 
 
 def to_padded_tensor(input: Any, padding: float, output_size: Any = None) -> Tensor:
