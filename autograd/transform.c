@@ -40,6 +40,8 @@ void tn_transform_leave(void) {
     free(f);
 }
 
+int tn_transform_runs(void) { return tni_agt.transform != NULL; }
+
 tn_status tni_check_captured(const tn_op *op, const tn_tensor *t) {
     const tni_transform *f = tni_agt.transform;
     if (!t->storage || t->storage->transform >= tni_tls.transform) return TN_OK;

@@ -338,6 +338,31 @@ def test_checkpoint_is_recorded_as_the_call_itself() -> None:
         tn.autograd.grad(z.sum(), x)
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_arguments_that_were_written_are_not_computed_with_again(reentrant: bool) -> None:
+    w, other = tn.ones(3, requires_grad=True), tn.ones(3)
+
+    def scaled(x: tn.Tensor, y: tn.Tensor) -> tn.Tensor:
+        return (x * y).exp() * 2
+
+    x = w * 2
+    for written in (x, other):
+        out = checkpoint(scaled, x, other, use_reentrant=reentrant)
+        with tn.no_grad():
+            written.mul_(0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            out.sum().backward()
+    assert w.grad is None
+
+
+def test_a_function_that_writes_its_argument_is_not_computed_again() -> None:
+    w, scale = tn.ones(3, requires_grad=True), tn.ones(3)
+    out = checkpoint(lambda x, s: x * s.mul_(2).clone(), w, scale, use_reentrant=False)
+    with pytest.raises(RuntimeError, match=r"argument 1 of the checkpointed function.*version 1"):
+        out.sum().backward()
+    assert scale.tolist() == [2.0, 2.0, 2.0]
+
+
 def test_checkpoint_of_a_function_that_changes() -> None:
     calls: list[int] = []
 

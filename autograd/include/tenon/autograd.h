@@ -217,6 +217,7 @@ TN_API void tn_saved_hooks_pop(void);
  * transform; one into the memory of these n tensors, the function's arguments, is not. They nest. */
 TN_API tn_status tn_transform_enter(tn_tensor *const *arguments, int64_t n);
 TN_API void tn_transform_leave(void);
+TN_API int tn_transform_runs(void);
 
 /* ---- Finding mistakes --------------------------------------------------------------------------*/
 

@@ -108,6 +108,7 @@ static PyObject *backward(PyObject *unused, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOppO:_backward", &py_roots, &py_grads, &retain, &create,
                           &py_inputs))
         return NULL;
+    if (tn_transform_runs()) return PyErr_Format(PyExc_RuntimeError, IN_A_TRANSFORM);
     bool ok = tensors_of(py_roots, false, "roots", &roots) &&
               tensors_of(py_grads, true, "gradients", &grads) &&
               tensors_of(py_inputs, false, "inputs", &inputs) && same_count(&roots, &grads);
@@ -390,6 +391,11 @@ static PyObject *leave_transform(PyObject *unused, PyObject *none) {
     Py_RETURN_NONE;
 }
 
+static PyObject *transform_runs(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return PyBool_FromLong(tn_transform_runs());
+}
+
 /* The text of a name for as long as the process runs, since nodes do not copy theirs. */
 static const char *lasting(PyObject *name) {
     static PyObject *names; /* each to itself */
@@ -422,6 +428,7 @@ static PyMethodDef functions[] = {
     {"_known_as", known_as, METH_VARARGS, "The tensor, whose grad_fn goes by that name."},
     {"_hangs_on_others", history_others, METH_VARARGS, "Whether other leaves are in the history."},
     {"_enter_transform", enter_transform, METH_O, "A function with these arguments runs."},
+    {"_transform_runs", transform_runs, METH_NOARGS, "Whether such a function runs."},
     {"_leave_transform", leave_transform, METH_NOARGS, "It has returned."},
     {"_hook_leaf_end", tnp_hook_leaf_end, METH_VARARGS, "_hook_leaf_end(leaf, fn, before)"},
     {"_edge_tensor", tnp_edge_tensor, METH_VARARGS, "A stand-in for an output of a node."},

@@ -12,7 +12,7 @@ typedef struct ctx_object {
     PyObject *dict;
     PyObject *cls;     /* the Function */
     PyObject *to_save; /* tuple, until the node is finished */
-    PyObject *forward; /* what jvp reads: tuple or NULL, until it has run */
+    PyObject *forward; /* what jvp reads: tuple or NULL; kept while it may run */
     PyObject *dirty;   /* tuple or NULL */
     PyObject *no_grad; /* tuple or NULL */
     PyObject *needs;   /* tuple of bools, by argument */
@@ -24,6 +24,7 @@ typedef struct ctx_object {
     uint8_t *out_tensor; /* by output */
     bool freed;          /* what was saved is gone */
     bool materialize;
+    bool pushing; /* jvp runs */
 } ctx_object;
 
 /* ---- ctx ---------------------------------------------------------------------------------------*/
@@ -125,6 +126,10 @@ static PyObject *get_needs(PyObject *self, void *unused) {
 static PyObject *get_saved(PyObject *self, void *unused) {
     ctx_object *c = (ctx_object *)self;
     (void)unused;
+    if (c->forward && c->pushing) {
+        Py_INCREF(c->forward);
+        return c->forward;
+    }
     if (c->freed) {
         PyErr_SetString(PyExc_RuntimeError,
                         "Trying to backward through the graph a second time (or directly access "
@@ -134,10 +139,6 @@ static PyObject *get_saved(PyObject *self, void *unused) {
                         "through the graph a second "
                         "time or if you need to access saved tensors after calling backward.");
         return NULL;
-    }
-    if (c->forward) {
-        Py_INCREF(c->forward);
-        return c->forward;
     }
     if (!c->saved) {
         PyObject *r = c->to_save ? c->to_save : PyTuple_New(0);
@@ -155,6 +156,16 @@ static PyObject *get_saved(PyObject *self, void *unused) {
             Py_CLEAR(tuple);
     }
     return tuple;
+}
+
+/* _pushing(call): call(), to which saved_tensors is what was saved for jvp. */
+static PyObject *pushing(PyObject *self, PyObject *call) {
+    ctx_object *c = (ctx_object *)self;
+    bool before = c->pushing;
+    c->pushing = true;
+    PyObject *r = PyObject_CallNoArgs(call);
+    c->pushing = before;
+    return r;
 }
 
 /* A tensor that hangs on ctx may have been computed from its results: the collector has to see it. */
@@ -177,6 +188,7 @@ static PyMethodDef ctx_methods[] = {
     {"save_for_backward", save_for_backward, METH_VARARGS, "Keeps tensors for backward."},
     {"save_for_forward", save_for_forward, METH_VARARGS,
      "Keeps tensors for jvp, to which they are saved_tensors."},
+    {"_pushing", pushing, METH_O, "_pushing(call): call(), on behalf of jvp."},
     {"mark_dirty", mark_dirty, METH_VARARGS, "Says which arguments were changed in place."},
     {"mark_non_differentiable", mark_non_differentiable, METH_VARARGS,
      "Says which outputs have no gradient."},
@@ -560,7 +572,9 @@ static bool returns_dirty(const ctx_object *c, PyObject *result) {
 
 static bool push_tangents(ctx_object *c, PyObject *jvp, PyObject *result) {
     PyObject *dirty = c->dirty ? c->dirty : Py_None, *none = c->no_grad ? c->no_grad : Py_None;
+    c->pushing = true;
     PyObject *r = PyObject_CallFunctionObjArgs(jvp, (PyObject *)c, result, dirty, none, NULL);
+    c->pushing = false;
     Py_XDECREF(r);
     return r != NULL;
 }
@@ -595,7 +609,7 @@ static PyObject *function_apply(PyObject *unused, PyObject *call) {
     }
 out:
     if (result && jvp != Py_None && !push_tangents(c, jvp, result)) Py_CLEAR(result);
-    Py_CLEAR(c->forward);
+    if (!tn_transform_runs()) Py_CLEAR(c->forward);
     Py_CLEAR(c->dirty); /* these may be results, which keep ctx alive */
     Py_CLEAR(c->no_grad);
     Py_XDECREF(outputs);

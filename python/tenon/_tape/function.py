@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,7 @@ class Function(_Unwritten, metaclass=FunctionMeta):
     """
 
     setup_context: Callable[..., None] | None = None
+    generate_vmap_rule = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
@@ -86,6 +88,8 @@ class Function(_Unwritten, metaclass=FunctionMeta):
     @classmethod
     def _run_backward(cls, ctx: FunctionCtx, *grads: Any) -> Any:
         """What the graph calls: backward, or vjp, which is another name for it."""
+        if pushing.on and "_arguments" in ctx.__dict__:
+            return _transposed(cls, ctx, grads)
         if cls.vjp is Function.vjp:
             return cls.backward(ctx, *grads)
         if cls.backward is not Function.backward:
@@ -113,13 +117,68 @@ class Function(_Unwritten, metaclass=FunctionMeta):
             from tenon._transform import vmap
 
             if vmap.any_batched(args):
-                return vmap.run_own(cls.__name__, cls.apply, getattr(cls, "vmap", None), args)
+                rule = getattr(cls, "vmap", None)
+                if rule is not None and cls.generate_vmap_rule:
+                    raise RuntimeError(
+                        f"You tried to vmap over {cls.__name__}, but it has both "
+                        "generate_vmap_rule=True and an overridden vmap staticmethod. Please set "
+                        "generate_vmap_rule=False or delete the overridden vmap staticmethod to "
+                        "avoid ambiguity."
+                    )
+                return vmap.run_own(cls.__name__, cls.apply, rule, args)
         if "tenon.autograd.forward_ad" in sys.modules:
             from tenon.autograd import forward_ad
 
             if forward_ad.any_dual(args):
                 return forward_ad.apply_function(cls, args)
+        if cls.jvp is not Function.jvp and _C._transform_runs():
+            return _C._apply(cls, args, functools.partial(_note_arguments, args))
         return _C._apply(cls, args)
+
+
+class _Pushing(threading.local):
+    on = False
+
+
+# Whether tangents are pushed by the pass that runs: func.jvp takes the derivatives of gradients by
+# their seeds, so that a Function's own jvp comes in as the transpose of its transpose.
+pushing = _Pushing()
+
+
+def _note_arguments(args: tuple[Any, ...], ctx: Any, *unused: Any) -> None:
+    ctx._arguments = [
+        (a.shape, a.dtype, a.device) if isinstance(a, _C.Tensor) else None for a in args
+    ]
+
+
+def _transposed(cls: Any, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The gradients of a call's arguments by its jvp, which is linear in the tangents."""
+    import tenon
+
+    seeds, tangents = [], []
+    with _C.enable_grad():
+        for kind, needed in zip(ctx._arguments, ctx.needs_input_grad, strict=True):
+            fills = kind is not None and (needed or ctx.materialize_grads)
+            make = tenon.ones if needed else tenon.zeros
+            seed = make(kind[0], dtype=kind[1], device=kind[2]) if fills else None
+            seeds.append(seed.requires_grad_() if needed else None)
+            tangents.append(seed.clone() if needed else seed)  # jvp may write to it
+        pushed = ctx._pushing(functools.partial(cls.jvp, ctx, *tangents))
+    outs = [(o, g) for o, g in zip(pushed if isinstance(pushed, tuple) else (pushed,), grads)
+            if isinstance(o, _C.Tensor) and g is not None]  # fmt: skip
+    for o, _ in outs:
+        if not o.requires_grad and o.any():
+            raise NotImplementedError(
+                f"func.jvp: the jvp of {cls.__name__} has to be made of differentiable operators"
+            )
+    outs = [(o, g) for o, g in outs if o.requires_grad]
+    wanted = tuple(s for s in seeds if s is not None)
+    found: Any = [None] * len(wanted)
+    if outs:
+        roots, given = zip(*outs, strict=True)
+        found = tenon.autograd._grad(roots, wanted, given, True, True, True)
+    rest = iter(found)
+    return tuple(None if s is None else next(rest) for s in seeds)
 
 
 @functools.cache

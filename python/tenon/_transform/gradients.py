@@ -18,6 +18,7 @@ from typing import Any
 import tenon
 from tenon import _C
 from tenon._program import foreign
+from tenon._tape.function import pushing
 from tenon._transform.vmap import (
     RANDOMNESS,
     Batched,
@@ -110,6 +111,28 @@ def _gradients(outs: list[Any], variables: list[Any], seeds: Any, keep: bool) ->
 def _refilled(like: Any, values: list[Any]) -> Any:
     rest = iter(values)
     return mapped(lambda t: next(rest), like)
+
+
+class _Leaf:
+    def __repr__(self) -> str:
+        return "*"
+
+
+_leaf = _Leaf()
+
+
+def _structure(value: Any) -> Any:
+    return mapped(lambda v: _leaf, value)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether they are of one structure, as far as that is told by its parts."""
+    if isinstance(one, dict | list | tuple) or isinstance(other, dict | list | tuple):
+        same = type(one) is type(other) and len(one) == len(other)
+        if same and isinstance(one, dict):
+            return one.keys() == other.keys() and all(_alike(v, other[k]) for k, v in one.items())
+        return same and all(map(_alike, one, other))
+    return len(list(flat(one))) == len(list(flat(other)))
 
 
 def _split(out: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
@@ -243,10 +266,11 @@ def _vjp(func: Callable[..., Any], primals: Any, has_aux: bool, others: Any = ()
     keep = keep or (outside and _captured(outs, variables))
 
     def vjp_fn(cotangents: Any) -> Any:
-        if len(list(flat(cotangents))) != len(outs):
+        if not _alike(cotangents, value):
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of "
-                f"outputs to the function: {len(outs)} tensors"
+                "outputs to the function. cotangents: "
+                f"{_structure(cotangents)}, primal output: {_structure(value)}"
             )
         seeds = [lift(t, some).expand_as(o) for t, o in zip(flat(cotangents), outs, strict=True)]
         recorded = tenon.is_grad_enabled() and (keep or _recorded(cotangents))
@@ -273,8 +297,7 @@ def jvp(
             "jvp(f, primals, tangents): Expected primals to contain at least one Tensor"
         )
     pairs = list(zip(flat(primals), flat(tangents), strict=False))
-    alike = len(list(flat(primals))) == len(list(flat(tangents)))
-    if not alike:
+    if not _alike(primals, tangents):
         raise RuntimeError(
             "jvp(f, primals, tangents): Expected primals and tangents to have the same python "
             "structure"
@@ -320,7 +343,11 @@ def _linear(
         keep = keep or (outside and _captured(outs, variables))
         smooth = [o.is_floating_point() or o.is_complex() for o in outs]
         seeds = [tenon.ones_like(o).requires_grad_(s) for o, s in zip(outs, smooth, strict=True)]
-        rows = _gradients(outs, variables, seeds, True)
+        before, pushing.on = pushing.on, True
+        try:
+            rows = _gradients(outs, variables, seeds, True)
+        finally:
+            pushing.on = before
     wanted = [s for s in seeds if s.requires_grad]
 
     def push(*tangents: Any) -> Any:
@@ -387,7 +414,8 @@ def jacrev(
         outs, leaves = list(flat(value)), list(flat(chosen))
 
         def block(k: int) -> Any:
-            rows = [list(flat(back(_unit(outs, k, i))[0])) for i in range(outs[k].numel())]
+            units = (_refilled(value, _unit(outs, k, i)) for i in range(outs[k].numel()))
+            rows = [list(flat(back(unit)[0])) for unit in units]
             shapes = [(*outs[k].shape, *leaf.shape) for leaf in leaves]
             if not rows:
                 empty = [leaf.new_zeros(s) for leaf, s in zip(leaves, shapes, strict=True)]

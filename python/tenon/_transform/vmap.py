@@ -48,6 +48,12 @@ class Info:
     randomness: str
 
 
+NO_HISTORY_IN_A_TRANSFORM = (
+    "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional"
+    ".* APIs) inside of a function being transformed by a functorch transform. This is unsupported,"
+    " please attempt to use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or "
+    "call requires_grad_() outside of a function being transformed instead."
+)
 _running = threading.local()
 
 
@@ -145,6 +151,11 @@ class Batched(tenon.Tensor):
     @property
     def requires_grad(self) -> bool:  # type: ignore[override]
         return self._batch.requires_grad
+
+    def requires_grad_(self, requires_grad: bool = True) -> Batched:
+        if requires_grad:
+            raise RuntimeError(NO_HISTORY_IN_A_TRANSFORM)
+        return self
 
     def detach(self) -> Batched:
         return batched(self._batch.detach(), self._level)
@@ -290,10 +301,25 @@ def run_own(
         call.check_written(written)
         return one_by_one(call)
     dims = mapped(lambda v: 0 if call.maps(v) else None, args)
-    out, places = own_rule(Info(level.size, level.randomness), dims, *mapped(call.all, args))
+    returned = own_rule(Info(level.size, level.randomness), dims, *mapped(call.all, args))
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        got = f"{len(returned)} returns" if isinstance(returned, tuple) else type(returned)
+        raise RuntimeError(
+            f"vmap: {name}: Expected the vmap staticmethod to have two returns, an output and "
+            "out_dims with pytree structure compatible with the output. Got a "
+            f"{got} instead"
+        )
+    out, places = returned
     if places is None or isinstance(places, int):
         places = mapped(lambda v: places, out)
-    where = iter(list(flat(places)))
+    where = list(flat(places))
+    if len(where) != len(list(flat(out))):
+        raise RuntimeError(
+            f"vmap: {name}: The autograd.Function's vmap staticmethod returned an incompatible "
+            f"(output, out_dims) tuple. Expected out_dims={places} to be compatible with the "
+            "structure of `output`"
+        )
+    where = iter(where)
 
     def wrapped(value: Any) -> Any:
         dim = next(where)

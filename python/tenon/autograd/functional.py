@@ -16,6 +16,11 @@ _Fn = Callable[..., Any]
 def _fresh(inputs: Any, create_graph: bool, name: str) -> tuple[bool, tuple[Tensor, ...]]:
     """Whether inputs is a tuple, and copies that record gradients."""
     several, tensors = _tuple(inputs, f"inputs given to {name}")
+    inside = tenon._C._transform_runs() and not create_graph
+    if inside or any(hasattr(x, "_stands_for_many") for x in tensors):
+        from tenon._transform import vmap
+
+        raise RuntimeError(vmap.NO_HISTORY_IN_A_TRANSFORM)  # a constant to the transform
     return several, tuple(
         x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_()
         for x in tensors

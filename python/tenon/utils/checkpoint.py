@@ -85,6 +85,9 @@ class _Run:
     ) -> None:
         self.function = function
         self.args = list(args)
+        self.versions = [
+            a._version if isinstance(a, Tensor) and not a.is_inference() else None for a in args
+        ]
         self.kwargs = kwargs
         self.state = tenon.get_rng_state() if preserve_rng_state else None
         self.first, self.second = context_fn()
@@ -112,12 +115,24 @@ class _Run:
             if self.state is not None:
                 tenon.set_rng_state(now)
 
+    def check_args(self) -> None:
+        """That nobody has written to the arguments, from which the function starts again."""
+        for i, (a, version) in enumerate(zip(self.args, self.versions, strict=True)):
+            if version is not None and a._version != version:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an "
+                    f"inplace operation: argument {i} of the checkpointed function, a Tensor of "
+                    f"shape {list(a.shape)}, is at version {a._version}; expected version "
+                    f"{version} instead. A function that is computed again must find its arguments "
+                    "as they were: clone what is written to."
+                )
+
 
 # ---- Numbers in the place of tensors ------------------------------------------------------------
 
 
-def _facts(t: Tensor) -> tuple[Any, ...]:
-    return tuple(t.shape), t.dtype, t.device
+def _facts(t: Tensor) -> dict[str, Any]:
+    return {"shape": t.shape, "dtype": t.dtype, "device": t.device}
 
 
 class _Slots:
@@ -127,7 +142,7 @@ class _Slots:
         self.run = run
         self.early_stop = early_stop
         self.compare = compare
-        self.facts: list[tuple[Any, ...]] = []
+        self.facts: list[dict[str, Any]] = []
         self.values: dict[int, Tensor] = {}
         self.used: set[int] = set()
 
@@ -146,6 +161,7 @@ class _Slots:
         return value
 
     def _compute(self) -> None:
+        self.run.check_args()
         values: dict[int, Tensor] = {}
         count = 0
 
@@ -165,8 +181,8 @@ class _Slots:
             pass
         if count != len(self.facts):
             raise CheckpointError(
-                "utils.checkpoint: A different number of tensors was saved during the original "
-                "forward and recomputation.\n"
+                "torch.utils.checkpoint: A different number of tensors was saved during the "
+                "original forward and recomputation.\n"
                 f"Number of tensors saved during forward: {len(self.facts)}\n"
                 f"Number of tensors saved during recomputation: {count}"
             )
@@ -178,8 +194,8 @@ class _Slots:
                 for i in different
             ]
             raise CheckpointError(
-                "utils.checkpoint: Recomputed values for the following tensors have different "
-                "metadata than during the forward pass.\n" + "\n".join(lines)
+                "torch.utils.checkpoint: Recomputed values for the following tensors have "
+                "different metadata than during the forward pass.\n" + "\n".join(lines)
             )
         self.values = values
 
