@@ -9,6 +9,13 @@
  * the order in which write.c puts them and read.c takes them. The data are the weights, row-major, each
  * at a multiple of TNI_FILE_ALIGN from the file's start. docs/graphs.md says what is where.
  *
+ * Behind the data come the checksums (CRC-32) of the weights, in their order:
+ *
+ *     0   8  magic             8   4  how many         12   4  CRC-32 of them
+ *    16      32-bit numbers
+ *
+ * A file without weights has none, nor has one of an earlier Tenon, which does not look behind the data.
+ *
  * In version 2 a number that follows from a size says how it goes on from the one before it. In version
  * 3 the outputs are followed by the rules of values: what sizes of results have to follow from. A
  * program is written in the oldest version that can hold it, which older readers know. */
@@ -25,6 +32,12 @@ typedef struct tni_file_header {
     uint32_t version, bytes;
     uint64_t graph_at, graph_n, data_at, data_n, hash, zero;
 } tni_file_header;
+
+#define TNI_FILE_SUMS_MAGIC "TNGSUMS\n"
+typedef struct tni_file_sums {
+    unsigned char magic[8];
+    uint32_t count, sum;
+} tni_file_sums;
 
 static inline uint64_t tni_file_hash(const void *bytes, uint64_t n) {
     const unsigned char *at = bytes;

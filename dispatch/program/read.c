@@ -37,6 +37,8 @@ typedef struct reader {
     mapping *file;
     tni_file_header h;
     const unsigned char *at, *end;
+    const unsigned char *sum; /* checksums of weights, NULL: a file of before they were written */
+    uint32_t nsums, nweights;
     const tn_op **op; /* by number in the file */
     int32_t nops;
     tn_status st; /* the first failure; everything reads as 0 after it */
@@ -167,6 +169,20 @@ static tn_scalar take_scalar(reader *r) {
 
 /* ---- Values ------------------------------------------------------------------------------------*/
 
+/* Whether a weight's bytes are those that were written. */
+static tn_status check_weight(reader *r, const tni_pvalue *v, const void *bytes, uint64_t n) {
+    uint32_t sum;
+    uint32_t i = r->nweights++;
+    if (!r->sum) return TN_OK;
+    if (i >= r->nsums) return damaged(r, "a weight without a checksum");
+    memcpy(&sum, r->sum + i * sizeof sum, sizeof sum);
+    if (tn_crc32(0, bytes, n) == sum) return TN_OK;
+    return tn_fail(
+        TN_E_VALUE, -1,
+        "the file is damaged: the values of the weight '%s' are not those that were written",
+        v->name ? v->name : "");
+}
+
 /* A tensor over the file's memory, or a copy of it on its device. */
 static tn_status weight(reader *r, tni_pvalue *v, uint64_t at, uint64_t n) {
     const tn_device cpu = {0, 0};
@@ -176,6 +192,7 @@ static tn_status weight(reader *r, tni_pvalue *v, uint64_t at, uint64_t n) {
     if (n != (uint64_t)(numel * tn_dtype_size(v->dtype)) || at % TNI_FILE_ALIGN ||
         at > r->h.data_n || n > r->h.data_n - at)
         return damaged(r, "a weight does not lie within the data");
+    TN_TRY(check_weight(r, v, r->file->data + r->h.data_at + at, n));
     atomic_fetch_add_explicit(&r->file->refs, 1, memory_order_relaxed);
     tn_status st =
         tn_tensor_from_foreign(v->dtype, cpu, v->ndim, v->shape, NULL,
@@ -423,9 +440,26 @@ static tn_status check_header(reader *r) {
     return TN_OK;
 }
 
+/* Finds the checksums. */
+static tn_status check_sums(reader *r) {
+    const unsigned char *at = r->file->data + r->h.data_at + r->h.data_n;
+    uint64_t rest = r->file->n - r->h.data_at - r->h.data_n, bytes;
+    tni_file_sums sums = {0};
+    if (rest == 0) return TN_OK;
+    if (rest >= sizeof sums) memcpy(&sums, at, sizeof sums);
+    bytes = sums.count * (uint64_t)sizeof(uint32_t);
+    if (memcmp(sums.magic, TNI_FILE_SUMS_MAGIC, sizeof sums.magic) != 0 ||
+        rest - sizeof sums != bytes || tn_crc32(0, at + sizeof sums, bytes) != sums.sum)
+        return damaged(r, "the checksums behind the weights are not what was written");
+    r->sum = at + sizeof sums;
+    r->nsums = sums.count;
+    return TN_OK;
+}
+
 static tn_status read_graph(reader *r) {
     tn_program *p = r->p;
     TN_TRY(check_header(r));
+    TN_TRY(check_sums(r));
     p->note = take_text(r);
     take_symbols(r);
     take_values(r);
@@ -436,6 +470,7 @@ static tn_status read_graph(reader *r) {
     for (int32_t i = 0; i < p->nvalues && r->h.version > 2; i++)
         take_derived(r, &p->value[i].rule, &p->value[i].nrules);
     if (r->st == TN_OK && r->at != r->end) fault(r, "something follows the graph");
+    if (r->st == TN_OK && r->sum && r->nsums != r->nweights) fault(r, "checksums of no weights");
     if (r->st == TN_OK) r->st = tn_program_verify(p);
     if (r->st == TN_OK) r->st = tni_p_settle(p);
     return r->st;

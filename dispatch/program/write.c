@@ -207,19 +207,41 @@ static void pad(tni_sink *s) {
     tni_sink_bytes(s, zeros, aligned(s->n) - s->n);
 }
 
-static tn_status put_data(tni_sink *s, const tn_program *p) {
+/* sum: where the checksums of the weights go. */
+static tn_status put_weights(tni_sink *s, const tn_program *p, uint32_t *sum) {
     for (int32_t i = 0; i < p->nvalues; i++) {
         const tn_tensor *t = p->value[i].t;
         if (p->value[i].role != TNI_P_WEIGHT) continue;
         uint64_t n = bytes_of(t);
         void *room = malloc(n + 1);
         tn_status st = room ? tn_tensor_read(t, room, n) : tni_p_memory();
-        if (st == TN_OK) tni_sink_bytes(s, room, n);
+        if (st == TN_OK) {
+            tni_sink_bytes(s, room, n);
+            *sum++ = tn_crc32(0, room, n);
+        }
         free(room);
         if (st != TN_OK) return st;
         pad(s);
     }
     return TN_OK;
+}
+
+static tn_status put_data(tni_sink *s, const tn_program *p, uint64_t *ret_n) {
+    tni_file_sums sums = {0};
+    uint64_t at = s->n;
+    for (int32_t i = 0; i < p->nvalues; i++) sums.count += p->value[i].role == TNI_P_WEIGHT;
+    size_t bytes = sums.count * sizeof(uint32_t);
+    uint32_t *sum = malloc(bytes + 1);
+    tn_status st = sum ? put_weights(s, p, sum) : tni_p_memory();
+    *ret_n = s->n - at;
+    if (st == TN_OK && sums.count) {
+        memcpy(sums.magic, TNI_FILE_SUMS_MAGIC, sizeof sums.magic);
+        sums.sum = tn_crc32(0, sum, bytes);
+        tni_sink_bytes(s, &sums, sizeof sums);
+        tni_sink_bytes(s, sum, bytes);
+    }
+    free(sum);
+    return st;
 }
 
 /* A weight that is written and lies within another one would be two in a file. */
@@ -279,13 +301,12 @@ tn_status tn_program_write(const tn_program *p, void **ret_bytes, uint64_t *ret_
     h.graph_n = s.n - sizeof h;
     pad(&s);
     h.data_at = s.n;
-    if (st == TN_OK) st = put_data(&s, p);
+    if (st == TN_OK) st = put_data(&s, p, &h.data_n);
     if (st == TN_OK && s.failed) st = tni_p_memory();
     if (st != TN_OK) {
         free(s.at);
         return st;
     }
-    h.data_n = s.n - h.data_at;
     h.hash = tni_file_hash(s.at + h.graph_at, h.graph_n);
     memcpy(s.at, &h, sizeof h);
     *ret_bytes = s.at;

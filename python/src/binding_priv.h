@@ -459,7 +459,6 @@ PyObject *tnp_is_pinned(PyObject *self, PyObject *args, PyObject *kwargs);
 /* ---- modes.c, node_type.c, autograd_py.c, function.c, saved_hooks.c ----------------------------*/
 bool tnp_modes_init(PyObject *module);
 bool tnp_function_init(PyObject *module);
-bool tnp_crc32_init(PyObject *module);
 bool tnp_module_call_init(PyObject *module);
 bool tnp_autograd_init(PyObject *module);
 bool tnp_node_init(PyObject *module);

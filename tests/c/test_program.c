@@ -244,7 +244,10 @@ static void test_damaged_files(void **state) {
     (void)state;
     unsigned char *good = file_of(p, &n), *bad = malloc(n);
     assert_non_null(bad);
+    uint64_t data = u64_at(good, 32), sums = data + u64_at(good, 40);
+    assert_true(data < sums && sums < n);
     for (uint64_t k = 0; k < n; k++) { /* cut off anywhere */
+        if (k == sums) continue;       /* as it was written before there were checksums */
         assert_int_equal(tn_program_parse(good, k, &q), TN_E_VALUE);
         assert_null(q);
     }
@@ -262,6 +265,17 @@ static void test_damaged_files(void **state) {
             try_file(bad, n);
         }
     }
+    for (uint64_t k = data; k < n; k++) { /* a value wrong, or a checksum */
+        const float two[2] = {0};
+        int fills = k < sums && (k - data) % 64 >= sizeof two;
+        memcpy(bad, good, n);
+        bad[k] ^= 1;
+        assert_int_equal(tn_program_parse(bad, n, &q), fills ? TN_OK : TN_E_VALUE);
+        tn_program_unref(&q);
+    }
+    assert_int_equal(tn_program_parse(good, sums, &q), TN_OK);
+    run_pair(q, 1, 2, 2 * 3 + 8, 2 * 8 + 8);
+    tn_program_unref(&q);
     for (int round = 0; round < 20000; round++) { /* several wrong */
         memcpy(bad, good, n);
         for (int i = 0; i < 1 + round % 5; i++) {

@@ -30,6 +30,7 @@ from tenon.io.errors import FileFormatError
 
 # What readers raise on purpose; anything else is a mistake in them.
 EXPECTED = (FileFormatError, OSError)
+CHECKED = (".pt2", ".tng")  # every value in them has a checksum
 MANIFEST = (
     '{"manifest": 1, "name": "fuzz", "version": "1", "library": "tenon_fuzz.so",\n'
     ' "abi": {"major": 1, "min_minor": 0}, "devices": ["fuzz"], "summary": "x\\u00e9"}\n'
@@ -72,7 +73,13 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     return bytes(b)
 
 
-def read(suffix: str, path: Path) -> None:
+def values(found: Any) -> list[Any]:
+    """The tensors of a file, as lists."""
+    tensors = found.values() if isinstance(found, dict) else [found]
+    return [t.tolist() for t in tensors if isinstance(t, tn.Tensor) and t.numel() < 10**6]
+
+
+def read(suffix: str, path: Path) -> list[Any]:
     readers: dict[str, Callable[[Path], Any]] = {
         ".pt": tn.load,
         ".safetensors": safetensors.load_file,
@@ -80,10 +87,7 @@ def read(suffix: str, path: Path) -> None:
         ".pt2": lambda path: tn.export.load(path).module().state_dict(),
         ".tng": lambda path: tn.jit.load(path).state_dict(),
     }
-    found = readers[suffix](path)
-    for t in found.values() if isinstance(found, dict) else [found]:
-        if isinstance(t, tn.Tensor) and t.numel() < 10**6:
-            t.tolist()
+    return values(readers[suffix](path))
 
 
 def list_plugins(folder: Path) -> int:
@@ -103,6 +107,7 @@ def main() -> int:
         resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     folder = Path(tempfile.mkdtemp(prefix="tenon-fuzz-"))
     good = samples(folder)
+    wanted = {s: read(s, folder / f"a{s}") for s in CHECKED}
     end = time.monotonic() + options.seconds
     n = 0
     manifests = folder / "manifests"
@@ -116,7 +121,8 @@ def main() -> int:
         path.write_bytes(damaged(data, rng))
         if suffix != ".json":
             try:
-                read(suffix, path)
+                found = read(suffix, path)
+                assert found == wanted.get(suffix, found), "another value without an error"
             except EXPECTED:
                 pass
             except BaseException as e:

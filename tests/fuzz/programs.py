@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import struct
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -193,8 +194,19 @@ class Reader:
             self.maybe_text("text")
 
 
+def sums(parts: list[Part], data: bytes) -> bytes:
+    """The checksums of the weights, as far as these lie within the data."""
+    places = [p.value for p in parts if p.role == "place"]
+    found = [
+        zlib.crc32(data[at : at + n]) for at, n in zip(places[::2], places[1::2], strict=False)
+    ]
+    listed = struct.pack(f"<{len(found)}I", *found)
+    head = struct.pack("<8sII", b"TNGSUMS\n", len(found), zlib.crc32(listed))
+    return head + listed if found else b""
+
+
 def file_of(parts: list[Part], data: bytes, version: int) -> bytes:
-    """A whole file, with the hash of its graph."""
+    """A whole file, with the hash of its graph and the checksums of its weights."""
     graph = b"".join(p.bytes() for p in parts)
     digest = 14695981039346656037
     for byte in graph:
@@ -203,7 +215,7 @@ def file_of(parts: list[Part], data: bytes, version: int) -> bytes:
     head = HEADER.pack(
         b"\x89TNG\r\n\x1a\n", version, 64, 64, len(graph), at, len(data), digest, 0
     )  # fmt: skip
-    return (head + graph).ljust(at, b"\0") + data
+    return (head + graph).ljust(at, b"\0") + data + sums(parts, data)
 
 
 # ---- Programs ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 import io
 import json
+import re
 import sys
 import warnings
 from collections import defaultdict
@@ -187,10 +188,45 @@ def test_devices_that_are_not_there() -> None:
     reader = programs.Reader(data)
     parts = reader.graph()
     next(p for p in parts if p.value == "cpu:0").value = "nowhere:0"
-    file = programs.file_of(parts, data[reader.data_at :], reader.version)
+    weights = data[reader.data_at : reader.data_at + reader.data_n]
+    file = programs.file_of(parts, weights, reader.version)
     for load in LOADS:
         with pytest.raises(FileFormatError, match="nowhere"):
             load(io.BytesIO(file))
+
+
+def saved_trace(net: Any, path: Path) -> Callable[[], Any]:
+    tn.jit.trace(net, tn.ones(2, 3)).save(path)
+    return lambda: tn.jit.load(path).state_dict()
+
+
+def saved_export(net: Any, path: Path) -> Callable[[], Any]:
+    tn.export.save(tn.export.export(net, (tn.ones(2, 3),)), path)
+    return lambda: tn.export.load(path).state_dict
+
+
+@pytest.mark.parametrize("write", [saved_trace, saved_export])
+def test_values_that_are_not_those_written(
+    write: Callable[[Any, Path], Callable[[], Any]], tmp_path: Path
+) -> None:
+    """Weights are mapped, and yet a changed byte is an error, not another number."""
+    net, path = tn.nn.BatchNorm1d(3).eval(), tmp_path / "net.tng"
+    load = write(net, path)
+    wanted = {k: v.tolist() for k, v in load().items()}
+    good = path.read_bytes()
+    reader = programs.Reader(good)
+    refused = 0
+    for at in range(reader.data_at, len(good)):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :])
+        try:
+            assert {k: v.tolist() for k, v in load().items()} == wanted
+        except FileFormatError as e:
+            assert re.search("not those that were written|checksums", str(e))
+            refused += 1
+    weights = sum(v.numel() * v.element_size() for v in net.state_dict().values())
+    assert refused >= weights + 4 * len(wanted)
+    path.write_bytes(good[: reader.data_at + reader.data_n])  # of before there were checksums
+    assert {k: v.tolist() for k, v in load().items()} == wanted
 
 
 # ---- ONNX ----------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ typedef struct tn_program tn_program;
 
 /* ---- Running -----------------------------------------------------------------------------------*/
 
-/* Reads a .tng file; its weights are mapped, not read. Loads the plugins whose operators it names.
- * TN_E_VALUE with the place and the fault for anything that is no such file; TN_E_PLUGIN for an
+/* Reads a .tng file; its weights are mapped, and held against their checksums. Loads the plugins whose
+ * operators it names. TN_E_VALUE with the place and the fault for anything that is no such file; TN_E_PLUGIN for an
  * operator that is not there. */
 TN_API tn_status tn_program_load(const char *path, tn_program **ret_program);
 /* The same out of memory, which is copied. */

@@ -37,6 +37,8 @@ TN_API tn_status tn_plugin_at(int32_t i, tn_plugin_status *ret_status);
 /* Text that says which kernel would run for (op, device, dtype) and why; free with tn_free. */
 TN_API tn_status tn_explain(const char *op, tn_device device, int32_t dtype, char **ret_text);
 TN_API void tn_free(void *p);
+/* The checksum of zip archives, at the rate at which memory is read; start: what it is up to there. */
+TN_API uint32_t tn_crc32(uint32_t start, const void *data, uint64_t bytes);
 
 /* The same in a word: how a call of (op, device, dtype) would run. A kernel may still leave a call
  * to the next way, and the parts of a composite each have a way of their own. */

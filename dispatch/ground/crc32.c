@@ -1,4 +1,5 @@
-/* crc32.c: the checksum of zip archives, at the rate at which memory is read.
+/* crc32.c: the checksum of zip archives and of weights in .tng files, at the rate at which memory is
+ * read.
  *
  * Note [Folding]
  * The checksum is the rest of a division of polynomials over GF(2), so 128 bits of the message may be
@@ -7,7 +8,11 @@
  * processor multiplies whole vectors; what remains of 128 bits goes through the table, as does a tail. All
  * numbers are written with their lowest power first, which costs a shift by one in each product: the
  * constants have it. */
-#include "binding_priv.h"
+#include <string.h>
+
+#include <tenon/runtime.h>
+
+#include "os_priv.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
@@ -126,8 +131,20 @@ VPCLMUL static uint32_t by_wide_folding(uint32_t crc, const unsigned char **p, s
 }
 #endif
 
-static uint32_t checksum(uint32_t crc, const unsigned char *p, size_t n) {
-    crc = ~crc;
+static tni_os_once once = TNI_OS_ONCE_INIT;
+
+static void make_constants(void) {
+    make_table();
+#ifdef HAS_FOLDING
+    make_powers();
+#endif
+}
+
+uint32_t tn_crc32(uint32_t start, const void *data, uint64_t bytes) {
+    const unsigned char *p = data;
+    uint32_t crc = ~start;
+    size_t n = data ? (size_t)bytes : 0;
+    tni_os_call_once(&once, make_constants);
 #ifdef HAS_FOLDING
     if (n >= WIDE && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512vl"))
         crc = by_wide_folding(crc, &p, &n);
@@ -135,32 +152,4 @@ static uint32_t checksum(uint32_t crc, const unsigned char *p, size_t n) {
         crc = by_folding(crc, &p, &n);
 #endif
     return ~by_table(crc, p, n);
-}
-
-static PyObject *crc32(PyObject *unused, PyObject *args) {
-    PyObject *data;
-    unsigned int start = 0;
-    Py_buffer view;
-    (void)unused;
-    if (!PyArg_ParseTuple(args, "O|I:_crc32", &data, &start)) return NULL;
-    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) return NULL;
-    uint32_t crc;
-    Py_BEGIN_ALLOW_THREADS;
-    crc = checksum(start, view.buf, (size_t)view.len);
-    Py_END_ALLOW_THREADS;
-    PyBuffer_Release(&view);
-    return PyLong_FromUnsignedLong(crc);
-}
-
-static PyMethodDef functions[] = {
-    {"_crc32", crc32, METH_VARARGS, "_crc32(data, start=0): as zlib.crc32, which is slower."},
-    {NULL, NULL, 0, NULL},
-};
-
-bool tnp_crc32_init(PyObject *module) {
-    make_table();
-#ifdef HAS_FOLDING
-    make_powers();
-#endif
-    return PyModule_AddFunctions(module, functions) == 0;
 }
