@@ -188,6 +188,10 @@ static bool is_plain_mask(const sdpa_args *a) {
     return fits;
 }
 
+static bool is_dtype_of_masks(int32_t dtype, int32_t of_query) {
+    return dtype == TN_BOOL || dtype == TN_F32 || dtype == of_query;
+}
+
 /* The mask with an entry for each score, bool or of the query's dtype. */
 static tn_tensor *expand_mask(tni_scope *s, const sdpa_args *a) {
     const tn_view *q = a->query;
@@ -224,6 +228,11 @@ tn_status tni_composite_scaled_dot_product_attention(const void *args, tn_tensor
                        tn_dtype_name(tn_view_dtype(q)), tn_dtype_name(tn_view_dtype(k)),
                        tn_dtype_name(tn_view_dtype(v)));
     }
+    if (a->attn_mask && !is_dtype_of_masks(tn_view_dtype(a->attn_mask), tn_view_dtype(q)))
+        return tn_fail(TN_E_DTYPE, 3,
+                       "Expected attn_mask dtype to be bool or float or to match query dtype, but "
+                       "got attn_mask.dtype: %s and query.dtype: %s instead.",
+                       tn_dtype_name(tn_view_dtype(a->attn_mask)), tn_dtype_name(tn_view_dtype(q)));
     if (a->is_causal && a->attn_mask) {
         return tn_fail(TN_E_STATE, 5,
                        "scaled_dot_product_attention: Explicit attn_mask should not be "

@@ -147,10 +147,9 @@ class Runner:
         self.facts = self.unchanged(sorted({i for many in asked.values() for i in many}))
         self.say(f"{len(self.facts)} tests unchanged in {time.monotonic() - started:.0f} s")
         self.run_mutants(asked)
-        if self.tests:
-            self.run_programs()
-        else:
+        if not self.tests:
             self.run_far()
+        self.run_programs()
         failing = [self.items[i].nodeid for i, f in self.facts.items() if f["how"] == "failed"]
         out = {"results": self.results, "failing": failing}
         (self.folder / "results.json").write_text(json.dumps(out, indent=1), encoding="utf-8")
@@ -196,7 +195,7 @@ class Runner:
 
         module = str(ROOT / "python")
         left = [m for m in self.mutants if self.results[m["id"]] != "killed" and m["number"]
-                and not m["file"].startswith(module)]  # fmt: skip
+                and not m["listed"] and not m["file"].startswith(module)]  # fmt: skip
         self.say(f"{len(left)} live and meet {len(programs)} of {len(every)} C programs")
         with ThreadPoolExecutor(self.jobs) as pool:
             for mutant, how in zip(left, pool.map(meets, left), strict=True):

@@ -341,3 +341,30 @@ def test_ranges_to_the_ends_of_whole_numbers(
     else:
         assert tn.arange(start, end, step).tolist() == list(range(start, end, step))
         assert len(range(start, end, step)) == count
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_masks_of_attention(dtype: str) -> None:
+    """Bool, of the query's dtype or of single precision, and no others."""
+    kind = getattr(tn, dtype)
+    q, k, v = (tn.from_numpy(RNG.standard_normal((1, 2, 5, 4))).to(kind) for _ in range(3))
+    score = q.double().numpy() @ k.double().numpy().swapaxes(-1, -2) / 2
+    bias = tn.from_numpy(RNG.standard_normal((5, 5)) * 2).to(tn.bfloat16)
+    seen = bias > -1
+    seen.fill_diagonal_(True)
+    tol = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-12}[dtype]
+    for mask in (bias.to(kind), bias.float(), seen, bias.float()[None, None], seen[None]):
+        if mask.dtype is tn.bool:
+            masked = np.where(mask.numpy(), score, -np.inf)
+        else:
+            masked = score + mask.double().numpy()
+        p = np.exp(masked - masked.max(-1, keepdims=True))
+        want = p / p.sum(-1, keepdims=True) @ v.double().numpy()
+        got = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        assert got.dtype is kind
+        np.testing.assert_allclose(got.double().numpy(), want, rtol=tol, atol=tol)
+    for bad in (tn.float16, tn.float64, tn.int64):
+        if bad is not kind:
+            with pytest.raises(RuntimeError, match="to be bool or float or to match query") as err:
+                F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(bad))
+            assert err.value.arg == 3

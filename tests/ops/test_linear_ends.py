@@ -166,3 +166,25 @@ def test_gradients_of_weight_and_bias_at_once(shape: tuple[int, ...]) -> None:
     rows = (g.reshape(-1, 5), x.reshape(-1, 3))
     np.testing.assert_allclose(weight.numpy(), rows[0].T @ rows[1], rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(bias.numpy(), rows[0].sum(0), rtol=1e-12, atol=1e-14)
+
+
+def test_what_is_kept_for_gradients() -> None:
+    """Beside the result: what gelu was taken of, and gelu of it; of gradients those of both."""
+    x, w, b, v, c = tensors(5)
+    want = x.detach().numpy() @ w.detach().numpy().T + b.detach().numpy()
+    cut = want * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (want + 0.044715 * want**3)))
+    _, pre = _nn._linear_gelu(x, w, b, True)
+    np.testing.assert_allclose(pre.detach().numpy(), want, rtol=1e-12)
+    _, hidden, pre = _nn._linear_gelu_linear(x, w, b, v, c)
+    np.testing.assert_allclose(pre.detach().numpy(), want, rtol=1e-12)
+    np.testing.assert_allclose(hidden.detach().numpy(), cut, rtol=1e-12)
+    pre, g = pre.detach().requires_grad_(), tn.cos(tn.arange(36.0).double()).reshape(3, 2, 6)
+    (slope,) = tn.autograd.grad(gelu(pre) @ v.detach().T, pre, g)
+    got = tn._C._ops._linear_gelu_backward(g, v.detach(), pre.detach())
+    np.testing.assert_allclose(got[0].numpy(), slope.numpy(), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(got[1].numpy(), slope.numpy().sum((0, 1)), rtol=1e-10, atol=1e-12)
+    y = x.detach() @ w.detach().T
+    got = tn._C._ops._linear_backward_weight(y, x.detach())
+    weight = np.einsum("abi,abj->ij", y.numpy(), x.detach().numpy())
+    np.testing.assert_allclose(got[0].numpy(), weight, rtol=1e-12)
+    np.testing.assert_allclose(got[1].numpy(), y.numpy().sum((0, 1)), rtol=1e-12)

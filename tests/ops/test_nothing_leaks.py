@@ -16,6 +16,7 @@ import tenon as tn
 import test_refusal_words
 from both import flat
 from table import call, function_of, make_case, rows, tensor_args
+from test_formulas import formulas
 
 TIMES = 40
 
@@ -124,6 +125,18 @@ def test_operators_and_gradients_leave_nothing(kind: str) -> None:
         found = grows(step_of(row, row["samples"][0]))
         if found:
             leaks[row["name"]] = found
+    assert not leaks
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+def test_formulas_leave_nothing(kind: str) -> None:
+    """Of operators that have kernels, too."""
+    leaks = {}
+    with formulas():
+        for row in (r for r in GROUPS[kind] if r["composite"] and r["kind"] != "composite"):
+            found = grows(step_of(row, row["samples"][0]))
+            if found:
+                leaks[row["name"]] = found
     assert not leaks
 
 

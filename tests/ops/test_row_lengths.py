@@ -54,6 +54,31 @@ def test_softmax_and_losses(dtype: tn.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 5, 17, 300])
+def test_softmax_of_columns(n: int, dtype: tn.dtype) -> None:
+    """Rows that stand side by side, some of them to a vector, and what lies between them."""
+    eps = DTYPES[dtype]
+    for width in (1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 33, 64, 70):
+        rng = np.random.default_rng(width)
+        x, g = rng.normal(0, 3, (2, n, width)), rng.normal(0, 1, (2, n, width))
+        x, g = (np.asarray(tn.tensor(v, dtype=dtype).double().numpy()) for v in (x, g))
+        e = np.exp(x - x.max(1, keepdims=True))
+        y = e / e.sum(1, keepdims=True)
+        want = {
+            tn_f.softmax: (y, y * (g - (g * y).sum(1, keepdims=True))),
+            tn_f.log_softmax: (np.log(y), g - y * g.sum(1, keepdims=True)),
+        }
+        for kind in (lambda t: t, lambda t: t.mT.contiguous().mT, lambda t: t.repeat(1, 1, 2)):
+            for fn, (value, slope) in want.items():
+                t = kind(tn.tensor(x, dtype=dtype))[..., :width].requires_grad_()
+                out = fn(t, 1)
+                (grad,) = tn.autograd.grad(out, t, kind(tn.tensor(g, dtype=dtype))[..., :width])
+                assert np.abs(out.detach().numpy() - value).max() <= 60 * eps * np.abs(value).max()
+                sums = max(1.0, np.abs(g).sum(1).max())
+                assert np.abs(grad.numpy() - slope).max() <= 60 * eps * sums
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_layer_and_batch_norm(dtype: tn.dtype) -> None:
     eps = DTYPES[dtype]
     for n in LENGTHS[1:]:
