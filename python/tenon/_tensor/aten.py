@@ -121,6 +121,11 @@ def _batch_norm_backward(
     return call(grad, x, weight, save_mean, save_invstd, train, *map(bool, output_mask))
 
 
+def _expanded(mask: Any, query: Tensor, key: Tensor) -> Any:
+    """A mask of attention for each batch and head."""
+    return None if mask is None else mask.expand(*query.shape[:-1], key.shape[-2])
+
+
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False, *,
     attn_mask: Any = None, scale: float | None = None,
@@ -129,7 +134,8 @@ def _attention(
     if dropout_p:
         raise NotImplementedError("this form of attention has no dropout")
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    return _C._op("_flash_attention")(query, key, value, attn_mask, is_causal, scale)
+    mask = _expanded(attn_mask, query, key)
+    return _C._op("_flash_attention")(query, key, value, mask, is_causal, scale)
 
 
 def _attention_backward(
@@ -137,8 +143,8 @@ def _attention_backward(
     dropout_p: float, is_causal: bool, *, attn_mask: Any = None, scale: float | None = None,
 ) -> Any:  # fmt: skip
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    call = _C._op("_flash_attention_backward")
-    return call(grad, query, key, value, attn_mask, out, lse, is_causal, scale)
+    call, mask = _C._op("_flash_attention_backward"), _expanded(attn_mask, query, key)
+    return call(grad, query, key, value, mask, out, lse, is_causal, scale)
 
 
 def _avg_pool2d_backward(grad: Tensor, x: Tensor, *rest: Any) -> Any:
@@ -150,7 +156,8 @@ def _elu_backward(
 ) -> Any:
     if is_result:
         return grad * tenon.where(x <= 0, (x + alpha * scale) * input_scale, scale)
-    return _C._op("_elu_backward")(grad * scale, x * input_scale, alpha) * input_scale
+    slope = _C._op("_elu_backward")(grad * scale, x * input_scale, alpha)
+    return tenon.where(x <= 0, slope * input_scale, slope)
 
 
 # Operators that have no name of their own here.

@@ -112,7 +112,7 @@ def packed(parts: list[Tensor], layout: Any = None) -> NestedTensor:
 def _check_jagged(parts: list[Tensor]) -> None:
     if not parts or parts[0].dim() == 0:
         raise RuntimeError("jagged: expected a list of tensors with at least one dimension")
-    if len({p.shape[1:] for p in parts}) > 1 and _ragged_dim(parts) is None:
+    if _ragged_dim(parts) is None:
         raise RuntimeError("jagged: the components may differ in one dimension only")
 
 
