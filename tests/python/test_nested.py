@@ -249,3 +249,117 @@ def test_values_of_equal_components_along_a_later_dimension() -> None:
     assert y.values().shape == (3, 4) and y.offsets().tolist() == [0, 2, 4]
     x.values().mul_(0)
     assert v.sum() == 0 and x[0].tolist() == [[0, 0]] * 3
+
+
+RAGGED = np.concatenate(PARTS)
+
+
+@pytest.mark.parametrize(
+    ("make", "want"),
+    [
+        (lambda x: x.sum((0, 1)), RAGGED.sum(0)),
+        (lambda x: x.mean((0, 1), keepdim=True), RAGGED.mean(0)[None, None]),
+        (lambda x: x.mean(dim=(0, 1, 2)), RAGGED.mean()),
+        (lambda x: x.amax(dim=(1, 0)), RAGGED.max(0)),
+        (lambda x: x.transpose(1, 2).sum((0, 2)), RAGGED.sum(0)),
+        (lambda x: x.prod(1), np.stack([p.prod(0) for p in PARTS])),
+        (lambda x: x.prod(), RAGGED.prod()), (lambda x: x.max(), RAGGED.max()),
+        (lambda x: x.max(1)[0], np.stack([p.max(0) for p in PARTS])),
+        (lambda x: x.min(dim=1).indices, np.stack([p.argmin(0) for p in PARTS])),
+        (lambda x: x.var(correction=0), RAGGED.var()),
+        (lambda x: x.mean(dim=(1, 2)), np.stack([p.mean() for p in PARTS])),
+        (lambda x: x.transpose(1, 2) @ (2 * x), np.stack([p.T @ (2 * p) for p in PARTS])),
+    ],
+)  # fmt: skip
+def test_jagged_reductions_are_dense(make: Any, want: np.ndarray) -> None:
+    got = make(ours(tn.jagged))
+    assert type(got) is tn.Tensor and got.shape == np.shape(want)
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_reductions_over_components_alone_are_refused() -> None:
+    for layout, dims in ((tn.jagged, 0), (tn.jagged, (0, 2)), (tn.strided, (0, 1))):
+        with pytest.raises(RuntimeError, match="list of components"):
+            ours(layout).sum(dims)
+    assert ours(tn.jagged).float().sum(dtype=tn.float64).dtype is tn.float64
+
+
+@LAYOUTS
+def test_calls_along_the_list(layout: Any) -> None:
+    x = ours(layout)
+    check(x.chunk(2)[0], PARTS[:2])
+    check(x.chunk(2, dim=0)[1], PARTS[2:])
+    check(x.split(2)[0], PARTS[:2])
+    check(x.split([1, 2], 0)[1], PARTS[1:])
+    check(x.narrow(0, 1, 2), PARTS[1:])
+    np.testing.assert_array_equal(x.select(0, 1), PARTS[1])
+    np.testing.assert_array_equal(tn.unbind(x)[2], PARTS[2])
+    with pytest.raises(RuntimeError, match="do not add up"):
+        x.split([1, 1])
+    with pytest.raises(RuntimeError, match="exceeds the 3 components"):
+        x.narrow(0, 2, 2)
+
+
+@LAYOUTS
+@pytest.mark.parametrize(
+    ("make", "want"),
+    [
+        (lambda x: x[...], lambda p, i: p), (lambda x: x[..., 1], lambda p, i: p[..., 1]),
+        (lambda x: x[:, ..., None], lambda p, i: p[..., None]),
+        (lambda x: x.permute(0, 2, 1), lambda p, i: p.T), (lambda x: x.mT, lambda p, i: p.T),
+        (lambda x: x.permute((0, -1, 1)), lambda p, i: p.T), (lambda x: x.data, lambda p, i: p),
+        (lambda x: tn.stack([x, 2 * x], -1), lambda p, i: np.stack([p, 2 * p], -1)),
+        (lambda x: tn.bmm(x, tn.tensor(EACH).transpose(1, 2)), lambda p, i: p @ EACH[i].T),
+        (lambda x: x.type_as(tn.ones(1)), lambda p, i: p.astype(np.float32)),
+        (lambda x: tn.zeros_like(x).copy_(x), lambda p, i: p),
+        (lambda x: (x + 1).fill_(3.0), lambda p, i: np.full_like(p, 3.0)),
+        (lambda x: (x + 1).zero_(), lambda p, i: 0 * p),
+        (lambda x: x.max(2 * x), lambda p, i: np.maximum(p, 2 * p)),
+    ],
+)  # fmt: skip
+def test_more_calls(layout: Any, make: Any, want: Any) -> None:
+    check(make(ours(layout)), [want(p, i) for i, p in enumerate(PARTS)])
+
+
+def test_a_dimension_of_one_place_somewhere_stays() -> None:
+    x = nested.nested_tensor([PARTS[0], PARTS[1][:1]])
+    check(x.squeeze(1), [PARTS[0], PARTS[1][:1]])
+
+
+def test_what_tensors_say_of_themselves() -> None:
+    x = ours(tn.jagged)
+    assert x.nbytes == RAGGED.nbytes and (x._min_seqlen, x._max_seqlen) == (2, 4)
+    for call, message in (
+        (lambda: tn.stack([x, x]), "list of components"),
+        (lambda: x[None, 0], "numbers and slices"),
+        (lambda: x.permute(1, 0, 2), "list of components first"),
+    ):  # fmt: skip
+        with pytest.raises((RuntimeError, IndexError), match=message):
+            call()
+
+
+def test_gradients_of_some_components() -> None:
+    x = ours(tn.jagged, requires_grad=True)
+    assert x.grad is None
+    x.unbind()[1].sum().backward()
+    check(x.grad, [0 * PARTS[0], 0 * PARTS[1] + 1, 0 * PARTS[2]])
+
+
+def test_components_that_leave_room() -> None:
+    """offsets() are those of values(), which has more than the components."""
+    values = tn.tensor(RAGGED)
+    x = nested.nested_tensor_from_jagged(values, tn.tensor([0, 4, 9]), tn.tensor([3, 2]))
+    check(x, [RAGGED[:3], RAGGED[4:6]])
+    assert x.values() is values and not x.is_contiguous()
+    assert x.offsets().tolist() == [0, 4, 9] and x.lengths().tolist() == [3, 2]
+    y = x.contiguous()
+    check(y, [RAGGED[:3], RAGGED[4:6]])
+    assert y.offsets().tolist() == [0, 3, 5] and y.lengths() is None and y.is_contiguous()
+    assert np.array_equal(y.values(), np.concatenate([RAGGED[:3], RAGGED[4:6]]))
+    rows = RNG.normal(size=(3, 5))
+    z = nested.narrow(tn.tensor(rows), 1, tn.tensor([0, 1, 4]), tn.tensor([2, 3, 1]), tn.jagged)
+    check(z, [rows[0, :2], rows[1, 1:4], rows[2, 4:]])
+    assert z.offsets().tolist() == [0, 6, 14, 15] and z.lengths().tolist() == [2, 3, 1]
+    for layout in (tn.jagged, tn.strided):
+        with pytest.raises(RuntimeError, match="within the 5 places"):
+            nested.narrow(tn.tensor(rows), 1, 4, tn.tensor([1, 2, 1]), layout)

@@ -303,18 +303,6 @@ def test_unscaling_finds_what_is_not_finite(dtype):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop",
-     "ASGD"],
-)  # fmt: skip
-def test_differentiable_is_refused(name):
-    """No step keeps a history, and none says that it does."""
-    param = tenon.nn.Parameter(tenon.ones(2))
-    with pytest.raises(NotImplementedError, match="differentiable=True is not there yet"):
-        getattr(tenon.optim, name)([param], lr=0.1, differentiable=True)
-
-
-@pytest.mark.parametrize(
     ("name", "option", "text"),
     [
         ("RMSprop", {"alpha": -1.0}, "Invalid alpha value: -1.0"),

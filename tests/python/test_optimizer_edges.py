@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import stored
 import tenon as tn
@@ -35,6 +36,41 @@ def test_sgd_by_rows(options: dict[str, Any]) -> None:
         return path
 
     stored.same(run(tn), stored.of_torch(run), 1e-12, 1e-14)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"lr_decay": 0.2}, {"maximize": True}, {"initial_accumulator_value": 0.3, "eps": 0.01},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("dtype", [tn.float64, tn.complex128])
+def test_adagrad_by_rows(options: dict[str, Any], dtype: Any) -> None:
+    """Zeros change nothing: a gradient of some rows does what the whole one does."""
+    tn.manual_seed(4)
+    start, *grads = tn.randn(4, 5, 3, dtype=dtype).unbind()
+    rows, whole, pure = (tn.nn.Parameter(start.clone()) for _ in range(3))
+    optimizers = [tn.optim.Adagrad([p], lr=0.1, **options) for p in (rows, whole)]
+    first = options.get("initial_accumulator_value", 0.0)
+    total = tn.full_like(pure, complex(first, first) if dtype.is_complex else first)
+    step = tn.zeros(())
+    for places, g in zip(([0, 2, 2], [3], []), grads):
+        g = g[: len(places)]
+        rows.grad = tn.sparse_coo_tensor(tn.tensor([places], dtype=tn.int64), g, start.shape)
+        whole.grad = rows.grad.to_dense()
+        for optimizer in optimizers:
+            optimizer.step()
+        with tn.no_grad():
+            tn.optim._functional.adagrad(
+                [pure], [rows.grad], [total], [step], lr=0.1, weight_decay=0.0,
+                lr_decay=options.get("lr_decay", 0.0), eps=options.get("eps", 1e-10),
+                maximize=options.get("maximize", False),
+            )  # fmt: skip
+    state = optimizers[0].state[rows]
+    np.testing.assert_allclose(rows.detach(), whole.detach(), rtol=1e-12)
+    np.testing.assert_allclose(state["sum"], optimizers[1].state[whole]["sum"], rtol=1e-12)
+    assert state["step"] == 3 and step == 3
+    assert pure.equal(rows) and total.equal(state["sum"])
+    assert not rows.equal(start)
+    with pytest.raises(RuntimeError, match="Adagrad: weight_decay .* sparse gradients"):
+        tn.optim.Adagrad([rows], weight_decay=0.1).step()
 
 
 @pytest.mark.parametrize("name", [

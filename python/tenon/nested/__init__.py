@@ -94,6 +94,8 @@ def nested_tensor_from_jagged(
     parts = [values.narrow(dim - 1, s, n) for s, n in zip(starts, sizes, strict=True)]
     made = of_components(parts, tenon.jagged)
     made._whole, made._at = values, dim - 1
+    if offsets is not None and lengths is not None:
+        made._holes = offsets, lengths
     return made
 
 
@@ -109,6 +111,15 @@ def narrow(
         raise RuntimeError("jagged layout only supports dim=1")
     count = tensor.shape[0]
     starts, sizes = (v.tolist() if isinstance(v, Tensor) else [v] * count for v in (start, length))
+    if any(s < 0 or n < 0 or s + n > tensor.shape[1] for s, n in zip(starts, sizes, strict=True)):
+        raise RuntimeError(
+            f"nested.narrow(): start {starts} and length {sizes} are not all within the "
+            f"{tensor.shape[1]} places of a row"
+        )
+    if layout is tenon.jagged:
+        begins = [tensor.shape[1] * i + s for i, s in enumerate(starts)]
+        bounds = tenon.tensor([*begins, begins[-1] + sizes[-1]])
+        return nested_tensor_from_jagged(tensor.flatten(0, 1), bounds, tenon.tensor(sizes))
     rows = tensor.unbind(0)
     return of_components(
         [r.narrow(0, s, n) for r, s, n in zip(rows, starts, sizes, strict=True)], layout

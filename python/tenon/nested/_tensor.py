@@ -21,15 +21,15 @@ from tenon.overrides import DisableTorchFunctionSubclass
 
 _ELEMENTS = {
     "abs", "acos", "add", "asin", "atan", "bernoulli", "celu", "celu_", "ceil", "clamp", "clone",
-    "contiguous", "cos", "cosh", "cpu", "cuda", "detach", "div", "divide", "double", "dropout",
-    "elu", "eq", "erf", "exp", "expm1", "float", "floor", "ge", "gelu", "gt", "half", "hardswish",
-    "hardtanh", "int", "bfloat16", "bool", "le", "leaky_relu", "log", "log1p", "logical_and",
-    "logical_not", "logical_or", "long", "lt", "masked_fill", "maximum", "minimum", "mish", "mul",
-    "multiply", "nan_to_num", "ne", "neg", "ones_like", "pow", "_prelu", "rand_like", "randn_like",
-    "reciprocal", "relu", "relu6", "round", "rsqrt", "rsub", "selu", "sgn", "sigmoid", "sign",
-    "silu", "sin", "sinh", "softplus", "sqrt", "square", "sub", "subtract", "tan", "tanh", "to",
-    "true_divide", "trunc", "type", "where", "zeros_like", "empty_like", "full_like", "isnan",
-    "isfinite", "isinf",
+    "contiguous", "copy", "cos", "cosh", "cpu", "cuda", "detach", "div", "divide", "double",
+    "dropout", "elu", "eq", "erf", "exp", "expm1", "fill", "float", "floor", "ge", "gelu", "gt",
+    "half", "hardswish", "hardtanh", "int", "bfloat16", "bool", "le", "leaky_relu", "log", "log1p",
+    "logical_and", "logical_not", "logical_or", "long", "lt", "masked_fill", "maximum", "minimum",
+    "mish", "mul", "multiply", "nan_to_num", "ne", "neg", "ones_like", "pow", "_prelu", "rand_like",
+    "randn_like", "reciprocal", "relu", "relu6", "round", "rsqrt", "rsub", "selu", "sgn", "sigmoid",
+    "sign", "silu", "sin", "sinh", "softplus", "sqrt", "square", "sub", "subtract", "tan", "tanh",
+    "to", "true_divide", "trunc", "type", "type_as", "where", "zero", "zeros_like", "empty_like",
+    "full_like", "isnan", "isfinite", "isinf",
     *(f"__{n}__" for n in (
         "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow", "neg",
         "abs", "eq", "ne", "lt", "le", "gt", "ge", "invert", "and", "or",
@@ -49,9 +49,11 @@ _DIMS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "unflatten": ((1,), ("dim",)), "sum": ((1,), ("dim",)), "mean": ((1,), ("dim",)),
     "amax": ((1,), ("dim",)), "amin": ((1,), ("dim",)), "all": ((1,), ("dim",)),
     "any": ((1,), ("dim",)), "std": ((1,), ("dim",)), "var": ((1,), ("dim",)),
-    "argmax": ((1,), ("dim",)), "argmin": ((1,), ("dim",)),
+    "argmax": ((1,), ("dim",)), "argmin": ((1,), ("dim",)), "max": ((1,), ("dim",)),
+    "min": ((1,), ("dim",)), "prod": ((1,), ("dim",)), "stack": ((1,), ("dim",)),
 }  # fmt: skip
-_REDUCING = {"sum", "mean", "amax", "amin", "all", "any", "std", "var", "argmax", "argmin"}
+_REDUCING = {"sum", "mean", "amax", "amin", "all", "any", "std", "var", "argmax", "argmin", "max",
+             "min", "prod"}  # fmt: skip
 _numbers = itertools.count(1)
 
 
@@ -98,7 +100,7 @@ def of_components(parts: list[Tensor], layout: Any = None) -> NestedTensor:
     with DisableTorchFunctionSubclass():
         made = tenon.empty(0, dtype=like.dtype, device=like.device).as_subclass(NestedTensor)
     made._parts, made._layout = list(parts), layout
-    made._ragged = made._whole = made._at = None
+    made._ragged = made._whole = made._at = made._holes = None
     return made
 
 
@@ -195,30 +197,121 @@ def _given(out: list[Any], like: NestedTensor) -> Any:
 
 def _along(name: str, func: Any, args: Any, kwargs: Any) -> Any:
     self, *rest = args
-    rank = self.dim() + (name == "unsqueeze")
+    like = self if isinstance(self, NestedTensor) else self[0]
     places, names = _DIMS[name]
+    if name == "stack" and not rest:
+        kwargs = {"dim": 0, **kwargs}
+    named = [v for i, v in enumerate(rest) if i + 1 in places]
+    named += [kwargs[n] for n in names if n in kwargs]
+    if name in _REDUCING:
+        if any(isinstance(v, Tensor) for v in named):  # the larger of two tensors
+            return _given(_for_each(func, args, kwargs, True), like)
+        if all(v is None for v in named):
+            return func(tenon.cat([p.reshape(-1) for p in like._parts]), *rest, **kwargs)
+        if _has_list(named[0], like.dim()):
+            return _over_list(name, func, like, named[0], rest[1:], kwargs)
+    elif name in _LISTED and (not named or _has_list(named[0], like.dim())):
+        return _LISTED[name](like, *rest, **kwargs)
+    rank = like.dim() + (name in ("unsqueeze", "stack"))
     rest = [_past(v, rank, name) if i + 1 in places and v is not None else v
             for i, v in enumerate(rest)]  # fmt: skip
     keywords = {k: _past(v, rank, name) if k in names and v is not None else v
                 for k, v in kwargs.items()}  # fmt: skip
-    if (
-        name in ("chunk", "split", "flatten")
-        and len(rest) < places[0]
-        and not (set(names) & set(keywords))
-    ):
+    if name == "flatten" and len(rest) < places[0] and not (set(names) & set(keywords)):
         raise RuntimeError(f"{name}(): dimension 0 of a nested tensor is the list of components")
+    if name == "squeeze" and not _are_ones(like, [*rest, *keywords.values()]):
+        return like
     out = _for_each(func, [self, *rest], keywords, False)
-    named = [v for i, v in enumerate(rest) if i + 1 in places] + [keywords.get(n) for n in names]
-    whole = name in _REDUCING and all(v is None for v in named)
-    if whole:
-        return _over_all(name, func, self)
-    dense = name in _REDUCING and self._layout is jagged and len({o.shape for o in out}) == 1
-    return tenon.stack(out) if dense else _given(out, self)
+    return _dense(out, like) if name in _REDUCING else _given(out, like)
 
 
-def _over_all(name: str, func: Any, self: NestedTensor) -> Tensor:
-    """A reduction of all elements of all components."""
-    return func(tenon.cat([p.reshape(-1) for p in self._parts]))
+def _are_ones(self: NestedTensor, dims: list[Any]) -> bool:
+    """Whether these dimensions have one place in all components; none named, each for itself."""
+    return all(p.shape[d] == 1 for p in self._parts for d in dims if isinstance(d, int))
+
+
+def _dense(out: list[Any], like: NestedTensor) -> Any:
+    """The results of a reduction as one: a plain tensor where no dimension differs any more."""
+    if isinstance(out[0], tuple):
+        return type(out[0])([_dense(list(column), like) for column in zip(*out, strict=True)])
+    same = like._layout is jagged and len({o.shape for o in out}) == 1
+    return tenon.stack(out) if same else _given(out, like)
+
+
+def _has_list(dim: Any, rank: int) -> bool:
+    return any(d % rank == 0 for d in (dim if isinstance(dim, list | tuple) else [dim]))
+
+
+def _over_list(
+    name: str, func: Any, self: NestedTensor, dim: Any, rest: Any, kwargs: dict[str, Any]
+) -> Tensor:
+    """A reduction over the components, which takes in the dimension in which they differ."""
+    rank, ragged = self.dim(), self._ragged_at() + 1
+    dims = {d % rank for d in (dim if isinstance(dim, list | tuple) else [dim])}
+    if self._layout is not jagged or ragged not in dims:
+        raise RuntimeError(
+            f"{name}(): dimension 0 of a nested tensor is the list of components, which is reduced "
+            f"together with the dimension in which they differ"
+        )
+    options = {k: v for k, v in kwargs.items() if k not in ("dim", "keepdim")}
+    keep = kwargs.get("keepdim", rest[0] if rest else False)
+    whole = tenon.cat(self._parts, ragged - 1)
+    out = func(whole, tuple(d - 1 for d in sorted(dims) if d), keepdim=keep, **options)
+    return out.unsqueeze(0) if keep else out
+
+
+def _chunk(self: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor, ...]:
+    return _split(self, max(-(-len(self._parts) // chunks), 1))
+
+
+def _split(self: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:
+    count = len(self._parts)
+    if isinstance(split_size, int):
+        split_size = [min(split_size, count - i) for i in range(0, count, split_size)]
+    if sum(split_size) != count:
+        raise RuntimeError(f"split(): sizes {split_size} do not add up to {count} components")
+    ends = itertools.accumulate(split_size)
+    return tuple(self[end - n : end] for n, end in zip(split_size, ends, strict=True))
+
+
+def _select(self: NestedTensor, dim: int, index: int) -> Tensor:
+    return self._parts[index]
+
+
+def _narrow(self: NestedTensor, dim: int, start: int, length: int) -> NestedTensor:
+    count = len(self._parts)
+    if not (0 <= start <= count and 0 <= length <= count - start):
+        raise RuntimeError(
+            f"narrow(): start ({start}) + length ({length}) exceeds the {count} components"
+        )
+    return self[start : start + length]
+
+
+# Calls along the list of components.
+_LISTED: dict[str, Callable[..., Any]] = {
+    "chunk": _chunk, "split": _split, "select": _select, "narrow": _narrow,
+}  # fmt: skip
+
+
+def _product(func: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Products of components. Where both differ in the dimension that is summed over, the results
+    of jagged ones are of one size: a plain tensor."""
+    nested = _nested_in((args, kwargs))
+    out = _for_each(tenon.matmul if name == "bmm" else func, args, kwargs, True)
+    inner = nested[0].dim() - 2
+    summed = len(nested) == 2 and [n._ragged_at() for n in nested] == [inner, inner - 1]
+    return _dense(out, nested[0]) if summed else _given(out, nested[0])
+
+
+def _permuted(func: Any, self: NestedTensor, *dims: Any) -> NestedTensor:
+    dims = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    rank = self.dim()
+    if sorted(d % rank for d in dims) != list(range(rank)) or dims[0] % rank:
+        raise RuntimeError(
+            f"permute(): {dims} are not the dimensions of a nested tensor of {rank} dimensions, "
+            "the list of components first"
+        )
+    return _given([func(p, [d % rank - 1 for d in dims[1:]]) for p in self._parts], self)
 
 
 def _reshaped(func: Any, args: Any) -> Any:
@@ -242,6 +335,12 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     with DisableTorchFunctionSubclass():
         if name in ("view", "reshape"):
             return _reshaped(func, args)
+        if name == "unbind":
+            return args[0].unbind(*args[1:], **kwargs)
+        if name == "permute":
+            return _permuted(func, *args, **kwargs)
+        if name in _PRODUCTS:
+            return _product(func, name, args, kwargs)
         if name in _DIMS:
             return _along(name, func, args, kwargs)
         if name == "cat":
@@ -252,7 +351,7 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
             return _given(_for_each(func, (args[0], dims), {}, False), nested[0])
         inplace = is_inplace(name) and name not in _ELEMENTS
         base = name[:-1] if inplace else name
-        if base in _ELEMENTS or base in _PRODUCTS or is_pointwise(name):
+        if base in _ELEMENTS or is_pointwise(name):
             out = _for_each(func, args, kwargs, True)
         elif base in _WHOLE:
             out = _for_each(func, args, kwargs, False)
@@ -271,6 +370,7 @@ class NestedTensor(Tensor):
     _layout: Any
     _ragged: RaggedSize | None
     _whole: Tensor | None  # what the components are parts of, one after the other
+    _holes: tuple[Tensor, Tensor] | None  # offsets and lengths, where components leave room
     _at: int | None  # the components' dimension in which they differ, where sizes may not show it
 
     @classmethod
@@ -305,7 +405,26 @@ class NestedTensor(Tensor):
     @property
     def grad(self) -> NestedTensor | None:  # type: ignore[override]
         found = [p.grad for p in self._parts]
-        return None if any(g is None for g in found) else _given(found, self)
+        if all(g is None for g in found):
+            return None
+        given = [tenon.zeros_like(p) if g is None else g for p, g in zip(self._parts, found)]
+        return _given(given, self)
+
+    @property
+    def data(self) -> NestedTensor:  # type: ignore[override]
+        return _given([p.data for p in self._parts], self)
+
+    @property
+    def mT(self) -> NestedTensor:  # type: ignore[override]
+        return _given([p.mT for p in self._parts], self)
+
+    @property
+    def mH(self) -> NestedTensor:  # type: ignore[override]
+        return _given([p.mH for p in self._parts], self)
+
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        return sum(p.nbytes for p in self._parts)
 
     @property
     def ndim(self) -> int:  # type: ignore[override]
@@ -356,15 +475,30 @@ class NestedTensor(Tensor):
         return iter(self._parts)
 
     def __getitem__(self, index: Any) -> Any:
+        if index is Ellipsis:
+            return self
         if isinstance(index, tuple):
-            first, *rest = index
+            first, *rest = self._spelled(index)
             if isinstance(first, int):
                 return self._parts[first][tuple(rest)]
+            if not isinstance(first, slice):
+                raise IndexError(
+                    "the list of components, dimension 0 of a nested tensor, is indexed by numbers "
+                    f"and slices, not {type(first).__name__}"
+                )
             parts = [p[tuple(rest)] for p in self._parts[first]]
             return _given(parts, self)
         if isinstance(index, slice):
             return of_components(self._parts[index], self._layout)
         return self._parts[index]
+
+    def _spelled(self, index: tuple[Any, ...]) -> tuple[Any, ...]:
+        """An index whose ellipsis is written out."""
+        at = next((i for i, v in enumerate(index) if v is Ellipsis), None)
+        if at is None:
+            return index
+        used = sum(v is not None for v in index) - 1
+        return index[:at] + (slice(None),) * (self.dim() - used) + index[at + 1 :]
 
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """The components."""
@@ -405,6 +539,8 @@ class NestedTensor(Tensor):
 
     def offsets(self) -> Tensor:
         """Where components begin in `values()`, and the end of the last."""
+        if self._holes is not None:
+            return self._holes[0]
         dim = self._ragged_at()
         return tenon.tensor([0, *itertools.accumulate(p.shape[dim] for p in self._parts)])
 
@@ -412,11 +548,21 @@ class NestedTensor(Tensor):
         """The components' sizes, a row for each."""
         return tenon.tensor([list(p.shape) for p in self._parts], dtype=tenon.int64)
 
-    def lengths(self) -> None:
-        """None: no component has more room than it needs."""
+    def lengths(self) -> Tensor | None:
+        """The components' lengths where they were given apart from where they begin in `values()`;
+        None where no component has more room than it needs."""
+        return None if self._holes is None else self._holes[1]
+
+    @property
+    def _max_seqlen(self) -> int:
+        return max(p.shape[self._ragged_at()] for p in self._parts)
+
+    @property
+    def _min_seqlen(self) -> int:
+        return min(p.shape[self._ragged_at()] for p in self._parts)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        return all(p.is_contiguous() for p in self._parts)
+        return self._holes is None and all(p.is_contiguous() for p in self._parts)
 
     def requires_grad_(self, requires_grad: bool = True) -> NestedTensor:
         for p in self._parts:

@@ -13,7 +13,8 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._C import _ops
-from tenon.optim._steps import refuse_differentiable, step_rows
+from tenon.optim._rules import step_places
+from tenon.optim._steps import step_rows
 from tenon.optim.optimizer import as_real, rate_of
 
 Tensors = list[Tensor]
@@ -26,7 +27,10 @@ def _real(tensors: Sequence[Any]) -> Tensors:
 def _check(
     name: str, grads: Tensors, steps: Sequence[Any], differentiable: bool, *scales: Tensor | None
 ) -> None:
-    refuse_differentiable({"differentiable": differentiable})
+    if differentiable:
+        raise NotImplementedError(
+            f"{name}: differentiable=True is not there for steps of lists; optimizers have it"
+        )
     if not all(isinstance(t, Tensor) for t in steps):
         raise RuntimeError(
             f"{name}: API has changed, `state_steps` argument must contain a list of singleton "
@@ -166,12 +170,24 @@ def adagrad(
     has_complex: bool = False, *, lr: float, weight_decay: float, lr_decay: float, eps: float,
     maximize: bool,
 ) -> None:  # fmt: skip
-    """Adagrad's step; see Adagrad."""
-    _check("adagrad", grads, state_steps, differentiable, grad_scale, found_inf)
-    _rule(
-        "adagrad", params, grads, (state_sums,), state_steps, lr, False, differentiable, eps,
-        weight_decay, maximize, a=lr_decay,
-    )  # fmt: skip
+    """Adagrad's step; see Adagrad. A sparse gradient changes the places that it names."""
+    dense = [grad for grad in grads if not grad.is_sparse]
+    _check("adagrad", dense, state_steps, differentiable, grad_scale, found_inf)
+    options = {"weight_decay": weight_decay, "maximize": maximize, "lr": lr, "eps": eps,
+               "lr_decay": lr_decay}  # fmt: skip
+    going: tuple[Tensors, Tensors, Tensors, Tensors] = ([], [], [], [])
+    for each in zip(params, grads, state_sums, state_steps, strict=True):
+        if each[1].is_sparse:
+            step_places(*each, options)
+            continue
+        for list_, t in zip(going, each, strict=True):
+            list_.append(t)
+    params, grads, state_sums, state_steps = going
+    if params:
+        _rule(
+            "adagrad", params, grads, (state_sums,), state_steps, lr, False, differentiable, eps,
+            weight_decay, maximize, a=lr_decay,
+        )  # fmt: skip
 
 
 def adamax(

@@ -11,7 +11,8 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._C import _ops
-from tenon.optim._steps import _counter_device, _step_dtype, refuse_differentiable
+from tenon.optim._differentiable import differentiable_step
+from tenon.optim._steps import _counter_device, _step_dtype
 from tenon.optim.optimizer import (
     Optimizer,
     as_real,
@@ -56,7 +57,6 @@ class Rule(Optimizer):
         for i, beta in enumerate(options.get("betas", ())):
             if not 0.0 <= beta < 1.0:
                 raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
-        refuse_differentiable(options)
         super().__init__(params, options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -82,6 +82,10 @@ class Rule(Optimizer):
         """The numbers a .. d of a group."""
         raise NotImplementedError
 
+    def _step_places(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        """The step by a gradient that names its places."""
+        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+
     @step_with_closure
     def step(self) -> None:
         # A key that somebody adds to the groups is no option of the step.
@@ -95,12 +99,17 @@ class Rule(Optimizer):
                 grad = p.grad
                 if grad is None:
                     continue
-                if grad.is_sparse:
-                    raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+                recorded = group.get("differentiable", False)
+                if grad.is_sparse and not recorded:
+                    self._step_places(p, grad, group)
+                    continue
                 state = self.state[p]
                 if not state:
                     self._check_new_state()
                     state.update(self._new_state(p, group))
+                if recorded:
+                    differentiable_step(self._rule, p, grad, state, group)
+                    continue
                 params.append(as_real(p))
                 grads.append(as_real(grad))
                 steps.append(state["step"])
@@ -176,7 +185,8 @@ class RMSprop(Rule):
 class Adagrad(Rule):
     """Divides by the root of the sum of all squared gradients.
 
-    Step: s = s + g g; p = p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
+    Step: s = s + g g; p = p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps). A sparse gradient
+        changes the places that it names.
 
     >>> p = nn.Parameter(tn.ones(1))
     >>> optimizer = tn.optim.Adagrad([p], lr=0.1)
@@ -229,6 +239,29 @@ class Adagrad(Rule):
 
     def _numbers(self, group: dict[str, Any]) -> dict[str, float]:
         return {"a": group["lr_decay"]}
+
+    def _step_places(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        step_places(p, grad, self.state[p]["sum"], self.state[p]["step"], group)
+
+
+def step_places(
+    p: Tensor, grad: Tensor, total: Tensor, step: Tensor, group: dict[str, Any]
+) -> None:
+    """Adagrad's step by a gradient of a few rows: changes these alone."""
+    if group["weight_decay"] != 0:
+        raise RuntimeError("Adagrad: weight_decay is not possible with sparse gradients")
+    step += 1
+    grad = grad.coalesce()
+    values = as_real(-grad._values() if group["maximize"] else grad._values())
+    p, total = as_real(p), as_real(total)
+
+    def at_places(values: Tensor) -> Tensor:
+        return tenon.sparse_coo_tensor(grad._indices(), values, p.shape, is_coalesced=True)
+
+    total.add_(at_places(values.square()))
+    root = total.sparse_mask(at_places(values))._values().sqrt().add_(group["eps"])
+    rate = float(group["lr"]) / (1 + (float(step) - 1) * group["lr_decay"])
+    p.add_(at_places(values / root), alpha=-rate)
 
 
 class Adadelta(Rule):

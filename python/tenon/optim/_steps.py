@@ -7,6 +7,7 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._C import _ops
+from tenon.optim._differentiable import differentiable_step
 from tenon.optim.optimizer import (
     Optimizer,
     as_real,
@@ -24,14 +25,6 @@ def _check_lr(lr: Any, options: dict[str, Any]) -> None:
         raise RuntimeError("`fused` does not support `differentiable`")
     if options.get("fused") and options.get("foreach"):
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-    refuse_differentiable(options)
-
-
-def refuse_differentiable(options: dict[str, Any]) -> None:
-    if options.get("differentiable"):
-        raise NotImplementedError(
-            "differentiable=True is not there yet: the step runs in one pass without a history"
-        )
 
 
 def _check_betas(betas: tuple[Any, Any], options: dict[str, Any]) -> None:
@@ -140,6 +133,9 @@ class SGD(Optimizer):
             for p in group["params"]:
                 grad = p.grad
                 if grad is None:
+                    continue
+                if group["differentiable"]:
+                    differentiable_step("sgd", p, grad, self.state[p], group)
                     continue
                 if grad.is_sparse:
                     buffer = self.state[p].get("momentum_buffer") if momentum != 0 else None
@@ -274,6 +270,9 @@ class Adam(Optimizer):
                 if not state:
                     self._check_new_state()
                     state.update(self._new_state(p, group))
+                if group["differentiable"]:
+                    differentiable_step("adam", p, grad, state, group)
+                    continue
                 mean, square = state["exp_avg"], state["exp_avg_sq"]
                 top = state["max_exp_avg_sq"] if amsgrad else None
                 if grad.is_sparse or p.is_complex():
