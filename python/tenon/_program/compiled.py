@@ -17,7 +17,7 @@ from typing import Any
 
 import tenon
 from tenon import _C, _program
-from tenon._program import foreign, guards, parts, quick, watched
+from tenon._program import foreign, guards, parts, quick, told, watched
 from tenon._program.errors import Unsupported
 from tenon._program.guards import Unfit
 from tenon._program.parts import Recorded
@@ -195,7 +195,12 @@ class Compiled:
     def _refuse(self, reason: str) -> None:
         if self.fullgraph:
             raise Unsupported(f"fullgraph=True, and the function is no graph: {reason}")
+        if reason not in self.report.breaks:
+            told.tell("graph_breaks", lambda: f"{self._name()} is no graph: {reason}")
         self.report.broke(reason)
+
+    def _name(self) -> str:
+        return str(getattr(self.fn, "__qualname__", type(self.fn).__name__))
 
     # ---- Later calls -----------------------------------------------------------------------------
 
@@ -226,12 +231,13 @@ class Compiled:
         if stance == "fail_on_recompile":
             raise RuntimeError(
                 "Detected recompile when torch.compile stance is 'fail_on_recompile': "
-                f"{getattr(self.fn, '__qualname__', type(self.fn).__name__)} has no graph for "
-                "this call"
+                f"{self._name()} has no graph for this call"
             )
         if len(self.report.graphs) >= _most:
             self.given_up = True
             return self.fn(*call.args, **call.kwargs)
+        if self.entries and entry is None:
+            told.tell("recompiles", lambda: f"{self._name()}: no graph of it is for this call")
         rec, reason, watch, result = self._record(call.args, call.kwargs, call.tensors)
         if reason is not None or rec is None:
             return self._give_up(str(reason), result)
@@ -333,6 +339,7 @@ class Compiled:
         if self.backend is None:
             self.report.graphs.append(rec.program)
             self.report.op_count += len(rec.program.data["nodes"])
+            told.tell("graph_code", lambda: f"of {self._name()}\n{rec.program}")
             parts.run_as_one(steps, rec.program, tensors)
             return
         options = {"options": self.options} if self.options else {}
@@ -345,6 +352,8 @@ class Compiled:
 
         graphs = parts.compile_path(rec, steps, tensors, begins, backend)
         self.report.graphs += graphs
+        for gm in graphs:
+            told.tell("graph_code", lambda gm=gm: f"of {self._name()}\n{gm.code}")
         self.report.op_count += sum(
             n.op == "call_function" for gm in graphs for n in gm.graph.nodes
         )
