@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 from ranks import left_in_shared_memory, need, run, shared_memory
 from tenon import distributed
-from tenon.distributed import _place
+from tenon.distributed import _output, _place
 from tenon.distributed import run as launcher
 
 
@@ -375,3 +377,61 @@ def test_a_start_that_fails_leaves_no_processes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tenon", "launch", "-n", "2", "--no-python"]
     job = subprocess.run([*command, str(tmp_path / "none")], capture_output=True, text=True)
     assert job.returncode == 1 and "none" in job.stderr and "Traceback" not in job.stderr
+
+
+def test_a_launcher_says_what_a_process_has_recorded(tmp_path: Path) -> None:
+    """The error of the rank that failed stands in its line, and where a launcher above looks."""
+    program, above = tmp_path / "program.py", tmp_path / "error.json"
+    program.write_text(
+        "import os, sys\n"
+        "from torch.distributed.elastic.multiprocessing.errors import record\n"
+        "@record\n"
+        "def main():\n"
+        "    if os.environ['RANK'] == '1': raise KeyError('no such thing')\n"
+        "    print('well', flush=True)\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-m", "tenon", "launch", "-n", "2"]
+    environment = {**os.environ, "TORCHELASTIC_ERROR_FILE": str(above)}
+    job = subprocess.run(
+        [*command, str(program)], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert job.returncode == 1
+    line = job.stderr.splitlines()[-1]
+    assert re.fullmatch(
+        r"launch: rank 1 \(process \d+\) ended with exit code 1: KeyError: 'no such thing'; "
+        "giving up",
+        line,
+    )
+    message = json.loads(above.read_text())["message"]
+    assert message["message"] == "KeyError: 'no such thing'"
+    assert "raise KeyError" in message["extraInfo"]["py_callstack"]
+
+
+def test_streams_go_where_they_shall(tmp_path: Path) -> None:
+    """To files, to the launcher's own streams, or to both, by rank."""
+    logs = tmp_path / "logs"
+    say = ["--no-python", "sh", "-c", "echo out $RANK; echo err $RANK >&2"]
+    command = [sys.executable, "-m", "tenon", "launch", "-n", "2", "--log-dir", str(logs)]
+    options = ["--redirects", "0:3", "--tee", "1:1", "--rdzv-id", "job", "--role", "it"]
+    job = subprocess.run([*command, *options, *say], capture_output=True, text=True, timeout=300)
+    assert job.returncode == 0 and job.stdout == "[it1]:out 1\n"
+    (made,) = logs.iterdir()
+    assert made.name.startswith("job_")
+    assert sorted(job.stderr.splitlines()) == ["err 1", f"launch: streams go to {made}"]
+    found = {str(f.relative_to(made / "attempt_0")): f.read_text() for f in made.rglob("*.log")}
+    assert found == {
+        "0/stdout.log": "out 0\n", "0/stderr.log": "err 0\n", "1/stdout.log": "out 1\n",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["4", "-1", "2:1", "0:4", "x", "0:1,", "-1:1", "0:1:1"])
+def test_streams_that_are_none(text: str) -> None:
+    with pytest.raises(SystemExit, match=f"--tee: expected 0 to 3.* of 2 ranks, got '{text}'"):
+        _output.streams("tee", text, 2)
+
+
+def test_streams_by_rank() -> None:
+    assert _output.streams("tee", None, 2) == [0, 0] and _output.streams("tee", "3", 2) == [3, 3]
+    assert _output.streams("tee", "1:2", 3) == [0, 2, 0]
+    assert _output.streams("tee", "0:1,2:3", 3) == [1, 0, 3]

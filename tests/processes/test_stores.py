@@ -81,6 +81,9 @@ def test_values(store: Store) -> None:
     assert store.multi_get(["l", "k"]) == [b"2", b"1"]
     with pytest.raises(ValueError, match="b' is .*, no number"):
         store.add("b", 1)
+    for amount in ("x", 1.5, None):
+        with pytest.raises(TypeError, match=r"add\(\): expected an amount of type int, got"):
+            store.add("n", amount)
     with pytest.raises(TypeError, match="expected a key of type str, got int"):
         store.set(1, "x")
     with pytest.raises(TypeError, match="expected a value of type str or bytes, got int"):
@@ -123,6 +126,8 @@ def test_prefixes_share_a_store() -> None:
     right.set("k", "2")
     assert sorted(whole.list_keys()) == ["deep/right/k", "left/k"]
     assert (left.get("k"), right.get("k")) == (b"1", b"2") and left.list_keys() == ["k"]
+    under = PrefixStore("a", PrefixStore("b", whole := HashStore()))
+    assert under._underlying_non_prefix_store is whole
 
 
 def test_users_of_a_file_change_it_at_once(tmp_path: Path) -> None:

@@ -108,9 +108,11 @@ class Store:
     def add(self, key: str, amount: int) -> int:
         """The number that a key has as its value, 0 where it has none, plus an amount."""
         key = _text("add", key)
+        if not isinstance(amount, int):
+            raise TypeError(f"add(): expected an amount of type int, got {type(amount).__name__}")
         with self._change() as values:
             try:
-                total = int(values.get(key, b"0")) + int(amount)
+                total = int(values.get(key, b"0")) + amount
             except ValueError:
                 raise ValueError(
                     f"add(): the value of {key!r} is {values[key]!r}, no number"
@@ -512,6 +514,12 @@ class PrefixStore(Store):
     def __init__(self, prefix: str, store: Store) -> None:
         super().__init__()
         self.prefix, self.underlying_store = _text("PrefixStore", prefix), store
+
+    @property
+    def _underlying_non_prefix_store(self) -> Store:
+        """The store under all prefixes."""
+        inner = self.underlying_store
+        return inner._underlying_non_prefix_store if isinstance(inner, PrefixStore) else inner
 
     @property
     def timeout(self) -> timedelta:

@@ -12,18 +12,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tenon.distributed import _place
+from tenon.distributed import _output, _place
+from tenon.distributed._output import Outputs
 
 __all__ = ["main", "run"]
 
@@ -51,7 +54,13 @@ def parser(prog: str) -> argparse.ArgumentParser:
     top.add_argument("--standalone", action="store_true", help="taken; there is no other way")
     for name in ("rdzv-backend", "rdzv-endpoint", "rdzv-conf", "rdzv-id", "role", "run-path"):
         top.add_argument(f"--{name}", f"--{name.replace('-', '_')}", help=argparse.SUPPRESS)
-    for name in ("monitor-interval", "start-method", "log-dir", "redirects", "tee", "local-addr"):
+    which = "0 none, 1 stdout, 2 stderr, 3 both; of a rank: 0:3,1:1"
+    top.add_argument(
+        "-r", "--redirects", metavar="WHICH", help=f"streams that go to files: {which}"
+    )
+    top.add_argument("-t", "--tee", metavar="WHICH", help="streams that go to files and here")
+    top.add_argument("--log-dir", "--log_dir", metavar="FOLDER", help="where these files are made")
+    for name in ("monitor-interval", "start-method", "local-addr"):
         top.add_argument(f"--{name}", f"--{name.replace('-', '_')}", help=argparse.SUPPRESS)
     top.add_argument("--use-env", "--use_env", action="store_true", help=argparse.SUPPRESS)
     top.add_argument("-m", "--module", action="store_true", help="the program is a module")
@@ -105,13 +114,16 @@ def _is_stopped(process: int) -> bool:
 class Job:
     """The processes of one start."""
 
-    def __init__(self, options: argparse.Namespace, size: int, restart: int) -> None:
+    def __init__(
+        self, options: argparse.Namespace, size: int, restart: int, outputs: Outputs
+    ) -> None:
         words = [sys.executable, "-m", "tenon", "run", *(["-m"] if options.module else [])]
         command = [*([] if options.no_python else words), options.program, *options.args]
         # The port is a name: processes of one machine meet by files. A new start has a new one.
         port = options.master_port or 20000 + uuid.uuid4().int % 40000
         self.processes: list[subprocess.Popen[Any]] = []
         self.others = set(_children())  # of a program that calls `run`
+        self.outputs = outputs
         for rank in range(size):
             place = {
                 "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size,
@@ -121,16 +133,20 @@ class Job:
                 "TORCHELASTIC_RESTART_COUNT": restart, "TENON_RESTART_COUNT": restart,
                 "TORCHELASTIC_MAX_RESTARTS": options.max_restarts,
                 "TORCHELASTIC_RUN_ID": options.rdzv_id or f"tenon-{os.getpid()}",
+                "TORCHELASTIC_ERROR_FILE": outputs.error_file(rank),
             }  # fmt: skip
             environment = {**os.environ, **{k: str(v) for k, v in place.items()}}
             if size > 1:
                 environment.setdefault("TENON_NUM_THREADS", "1")
             try:
-                process = subprocess.Popen(command, env=environment, preexec_fn=_die_with_parent)
+                process = subprocess.Popen(
+                    command, env=environment, preexec_fn=_die_with_parent, **outputs.options(rank)
+                )
             except OSError as err:
                 self.stop()
                 raise SystemExit(f"launch: rank {rank} cannot be started: {err}") from None
             self.processes.append(process)
+            outputs.follow(rank, process)
 
     def wait(self) -> tuple[int, int] | None:
         """Until all have ended well (None), or one has not: its rank and exit code."""
@@ -155,6 +171,19 @@ class Job:
                    and _is_stopped(p.pid)]  # fmt: skip
         return len(killed), stopped
 
+    def error(self, rank: int) -> str:
+        """What a rank has recorded of its error; the launcher's own launcher gets it, too."""
+        file = self.outputs.error_file(rank)
+        try:
+            text = file.read_text()
+            message = json.loads(text)["message"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+        if (above := os.environ.get("TORCHELASTIC_ERROR_FILE")) is not None:
+            with contextlib.suppress(OSError):
+                Path(above).write_text(text)
+        return f": {message['message'] if isinstance(message, dict) else message}"
+
     def stop(self, first: int = signal.SIGTERM) -> None:
         """Ends those that still run."""
         for p in self.processes:
@@ -173,6 +202,7 @@ class Job:
                     os.kill(pid, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
+        self.outputs.close()
         _place.remove_what_killed_processes_left()
 
 
@@ -196,10 +226,27 @@ def run(options: argparse.Namespace) -> int:
     if not 1 <= least <= size or options.max_restarts < 0:
         raise SystemExit(f"launch: at least {least} of {size} processes, {options.max_restarts} "
                          "restarts")  # fmt: skip
+    redirects = _output.streams("redirects", options.redirects, size)
+    tee = _output.streams("tee", options.tee, size)
     _adopt_orphans()
     _place.remove_what_killed_processes_left()
+    top = Path(options.log_dir or tempfile.gettempdir())
+    if any(redirects + tee):
+        top.mkdir(parents=True, exist_ok=True)
+        top = Path(tempfile.mkdtemp(prefix=f"{options.rdzv_id or 'tenon'}_", dir=top))
+        print(f"launch: streams go to {top}", file=sys.stderr)
+    role = options.role or "default"
+    return _starts(
+        options, size, least, lambda n: Outputs(top / f"attempt_{n}", redirects, tee, role)
+    )
+
+
+def _starts(
+    options: argparse.Namespace, size: int, least: int, outputs_of: Callable[[int], Outputs]
+) -> int:
+    """Starts the job until it ends well, or as often as is allowed; the exit code."""
     for restart in range(options.max_restarts + 1):
-        job = Job(options, size, restart)
+        job = Job(options, size, restart, outputs_of(restart))
         try:
             failed = job.wait()
         except BaseException as err:
@@ -208,14 +255,16 @@ def run(options: argparse.Namespace) -> int:
                 return 130
             raise
         if failed is None:
+            job.outputs.close()
             return 0
         rank, code = failed
         pid = job.processes[rank].pid
         killed, stopped = job.missing()
+        error = job.error(rank)
         job.stop()
         again = restart < options.max_restarts
         what = f"restart {restart + 1} of {options.max_restarts}" if again else "giving up"
-        said = [f"rank {rank} (process {pid}) {_said(code)}"]
+        said = [f"rank {rank} (process {pid}) {_said(code)}{error}"]
         said += [f"rank {r} (process {job.processes[r].pid}) is stopped" for r in stopped]
         print(f"launch: {', '.join(said)}; {what}", file=sys.stderr)
         if options.min_ranks is not None:
