@@ -421,6 +421,26 @@ static void test_programs(void **state) {
     tn_tensor_unref(&w);
 }
 
+/* Nothing of the caller's memory goes to another process. */
+static void test_handles_are_written_whole(void **state) {
+    unsigned char one[TN_SHARE_HANDLE_BYTES], two[TN_SHARE_HANDLE_BYTES];
+    tn_tensor *x = ones(TN_F32, 4), *y = NULL;
+    int32_t file = -1;
+    (void)state;
+    memset(one, 0xaa, sizeof one);
+    memset(two, 0x55, sizeof two);
+    OK(tn_tensor_share_memory(x));
+    OK(tn_tensor_share(x, one, &file));
+    OK(tn_tensor_open_shared(one, file, &y));
+    tn_tensor_unref(&y);
+    OK(tn_tensor_share(x, two, &file));
+    OK(tn_tensor_open_shared(two, file, &y));
+    tn_tensor_unref(&y);
+    for (size_t i = 0; i < sizeof one; i++) assert_false(one[i] == 0xaa && two[i] == 0x55);
+    REFUSED(TN_E_TYPE, "no place to go", tn_tensor_open_shared(one, -1, NULL));
+    tn_tensor_unref(&x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensors),
@@ -432,6 +452,7 @@ int main(void) {
         cmocka_unit_test(test_groups_and_wrapped_tensors),
         cmocka_unit_test(test_graphs_and_devices),
         cmocka_unit_test(test_programs),
+        cmocka_unit_test(test_handles_are_written_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

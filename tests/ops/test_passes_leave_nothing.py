@@ -321,13 +321,27 @@ def programs() -> None:
         program(tn.ones(3, 2))
 
 
+def free_sizes() -> None:
+    def recorded(n: int) -> _program.Program:
+        x = tn.ones(n, 3)
+        made = {"x": x}, [("w", 0, W)]
+        return _program.record(lambda: [(x * W + tn.tensor([1.0, 2, 3])).sum(0)], *made)[0]
+
+    program = recorded(4)
+    program.generalize(recorded(6), [0], 0, 2, 9, "n")
+    program.agrees("n", [lambda: recorded(8)])
+    with suppress(ValueError):
+        program.generalize(recorded(4), [0], 1, 2, 9, "m")
+    program(tn.ones(5, 3))
+
+
 W = tn.tensor([0.5])
 
 
 STEPS: list[Callable[[], None]] = [
     broadcast, summed, recorded_sums, twice, sparse_rows, parts, complex_and_wide, changed_slices,
     functions, failures, hooks, packed, views, sizes, again, forward, transformed, trained,
-    half_precision, lists, indices, arguments, attributes, programs, copies,
+    half_precision, lists, indices, arguments, attributes, programs, free_sizes, copies,
 ]  # fmt: skip
 
 

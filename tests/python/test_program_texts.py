@@ -128,6 +128,90 @@ def test_a_free_size_has_its_name_and_bounds(low: int, high: int) -> None:
                 program(x)
 
 
+X, V = tn.arange(6.0).reshape(2, 3), tn.tensor([0.5, 2.0, 3.0])
+OPTIMIZED = """
+program(%x: float32[2, 3]):
+  %v = constant float32[3]
+  %3 = constant float32[3]
+  %4 = constant float32[3]
+  %9 = constant float32[]
+  %2 = exp(input=%x)  # float32[2, 3]
+  %5 = sum(input=%2, dim=[0], keepdim=False, dtype=None)  # float32[3]
+  %6 = sub(input=%2, other=%5, alpha=1)  # float32[2, 3]
+  %7 = sub(input=%4, other=%2, alpha=1)  # float32[2, 3]
+  %8 = mul(input=%3, other=%2)  # float32[2, 3]
+  %10 = mul(input=%9, other=%x)  # float32[2, 3]
+  return %6, %7, %8, %10
+""".lstrip()
+
+
+def test_what_is_known_equal_or_unused_is_not_computed() -> None:
+    """Calls of constants are made in advance, equal ones once, and those for nothing never."""
+
+    def repeated() -> list[Any]:
+        first, second = X.exp(), X.exp()
+        known, same = V.exp() + 1, V.exp() + 1
+        X.sin()
+        return [second - first.sum(0), same - second, known * first, (V * 2).sum() * X]
+
+    program, results = _program.record(repeated, {"x": X}, [("v", 0, V)])
+    program.optimize()
+    assert str(program) == OPTIMIZED
+    assert [w[2].tolist() for w in program.weights[1:]] == [(V.exp() + 1).tolist()] * 2 + [11.0]
+    for made in (program, _program.load(program.to_bytes())):
+        for got, want in zip(made(X), results, strict=True):
+            assert tn.equal(got, want)
+
+
+DIFFERENT: dict[str, Any] = {
+    "dim": lambda: [X.sum(0), X.sum(1)],
+    "keepdim": lambda: [X.sum(0), X.sum(0, keepdim=True)],
+    "number": lambda: [X + 1, X + 2],
+    "number or float": lambda: [X * 1, X * 1.0],
+    "alpha": lambda: [X.add(V), X.add(V, alpha=2)],
+    "order": lambda: [X - V, V - X],
+    "bounds": lambda: [X.clamp(min=1), X.clamp(max=1)],
+    "sizes": lambda: [X.reshape(6), X.reshape(3, 2)],
+    "length": lambda: [X.repeat(2, 1), X.repeat(2, 1, 1)],
+    "text": lambda: [F.gelu(X), F.gelu(X, approximate="tanh")],
+    "dtype": lambda: [X.to(tn.float64), X.to(tn.float16)],
+    "count": lambda: [X.topk(1)[0], X.topk(2)[0]],
+    "random": lambda: [tn.rand(2) + X[0, 0], tn.rand(2) + X[0, 0]],
+}
+
+
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_calls_that_differ_are_both_made(what: str) -> None:
+    program, results = _program.record(DIFFERENT[what], {"x": X}, [("v", 0, V)])
+    before = len(program.data["nodes"])
+    program.optimize()
+    assert len(_program.load(program.to_bytes()).data["nodes"]) == before
+    if what != "random":
+        for got, want in zip(program(X), results, strict=True):
+            assert got.dtype is want.dtype and tn.equal(got, want)
+    else:
+        one, other = program(X)
+        assert not tn.equal(one, other)
+
+
+def test_fused_results_lie_as_their_inputs_do() -> None:
+    x = tn.arange(16.0).reshape(4, 4)
+    program, _ = _program.record(lambda: [(x + 1) * x], {"x": x})
+    assert program.fused
+    wide = tn.arange(64.0).reshape(4, 4, 4)
+    for form in (
+        x,
+        x.t(),
+        tn.arange(32.0).reshape(4, 8)[:, ::2],
+        wide[0],
+        wide[:, 1],
+        wide[..., 2],
+    ):
+        for given in (form, form.t()):
+            [got], want = program(given), (given + 1) * given
+            assert tn.equal(got, want) and got.stride() == want.stride()
+
+
 @pytest.mark.parametrize("length", [15, 16, 21, 22, 31, 32, 33, 40, 64, 65, 90])
 def test_long_chains_are_cut_where_a_kernel_ends(length: int) -> None:
     def chain(x: Any) -> list[Any]:
