@@ -82,19 +82,19 @@ class _Inside(_C._Region):
         return _C._enter_transform, (self.others,), _C._leave_transform, ()
 
 
+def _alias(t: Any) -> Any:
+    if isinstance(t, Batched):
+        return batched(_alias(t._batch), t._level)
+    plain = type(t) in (tenon.Tensor, tenon.nn.Parameter)
+    return t.detach() if plain and not t.requires_grad else t
+
+
 def _others(args: tuple[Any, ...], argnums: Any, kwargs: Any = None) -> Any:
     """What func gets beside the variables, None standing for these. A tensor without a history is
     an alias: what func writes stands in the memory of both, and its history goes with the alias."""
-
-    def alias(t: Any) -> Any:
-        if isinstance(t, Batched):
-            return batched(alias(t._batch), t._level)
-        plain = type(t) in (tenon.Tensor, tenon.nn.Parameter)
-        return t.detach() if plain and not t.requires_grad else t
-
     none = None if isinstance(argnums, int) else (None,) * len(argnums)
     others = _replaced(args, argnums, none), kwargs or {}
-    return others if _traced() else mapped(alias, others)
+    return others if _traced() else mapped(_alias, others)
 
 
 def _gradients(outs: list[Any], variables: list[Any], seeds: Any, keep: bool) -> list[Any]:
