@@ -368,3 +368,38 @@ def test_masks_of_attention(dtype: str) -> None:
             with pytest.raises(RuntimeError, match="to be bool or float or to match query") as err:
                 F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(bad))
             assert err.value.arg == 3
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (3, 5), (1,), (3, 1), ()])
+def test_what_is_added_before_an_activation(shape: tuple[int, ...]) -> None:
+    """A vector for every row, for which there is a kernel, and all else that is broadcast."""
+    b, x, w = (RNG.standard_normal(s) for s in (shape, (3, 2), (2, 5)))
+    args = [tn.from_numpy(np.asarray(v).astype(np.float32)) for v in (b, x, w)]
+    for alpha, beta in ((1, 1), (2, 1), (1, 0.5)):
+        want = np.maximum(beta * b + alpha * (x @ w), 0)
+        got = tn._addmm_activation(*args, alpha=alpha, beta=beta)
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-5, atol=1e-6)
+
+
+def test_products_at_the_places_of_a_pattern_fit_it() -> None:
+    pattern = tn.eye(3, 4).to_sparse_csr()
+    got = tn.sparse.sampled_addmm(pattern, tn.ones(3, 2), tn.ones(2, 4)).to_dense()
+    assert got.equal(3 * tn.eye(3, 4))
+    for a, b in (((3, 2), (3, 4)), ((4, 2), (2, 4)), ((3, 2), (2, 3)), ((2,), (2, 4))):
+        with pytest.raises(RuntimeError, match="sampled_addmm: shapes"):
+            tn.sparse.sampled_addmm(pattern, tn.ones(a), tn.ones(b))
+
+
+def test_batch_norm_of_no_samples() -> None:
+    for shape in ((0, 1, 2), (0, 1), (0, 3)):
+        w, b, m, v = (tn.ones(shape[1]) for _ in range(4))
+        for training in (True, False):
+            assert F.batch_norm(tn.ones(shape), m, v, w, b, training).shape == shape
+        assert m.tolist() == v.tolist() == [1] * shape[1]
+
+
+def test_nothing_is_similar_to_nothing() -> None:
+    for a, b in ((tn.zeros(2, 3), tn.ones(2, 3)), (tn.ones(2, 3), tn.zeros(2, 3))):
+        assert F.cosine_similarity(a, b).tolist() == [0, 0]
+        with formulas():
+            assert F.cosine_similarity(a, b).tolist() == [0, 0]
