@@ -194,6 +194,50 @@ def test_calls_that_differ_are_both_made(what: str) -> None:
         assert not tn.equal(one, other)
 
 
+FORKS: dict[str, tuple[Any, str]] = {
+    "argument": (lambda x, v, far: x.sort(0, descending=far)[0], "(sort) has another argument"),
+    "absent": (lambda x, v, far: x.clamp(*((1, 2) if far else (1,))), "(clamp)"),
+    "absent number": (lambda x, v, far: x[0].argmax(0 if far else None),
+                      "(argmax) has another argument"),
+    "text": (lambda x, v, far: F.gelu(x, approximate="tanh" if far else "none"),
+             "(gelu) has another text"),
+    "number": (lambda x, v, far: F.leaky_relu(x, 0.5 if far else 0.25),
+               "has another number that is no whole one"),
+    "values": (lambda x, v, far: v * x if far else x * v, "(mul) takes other values"),
+    "operator": (lambda x, v, far: x.exp() if far else x.sin(), "node 0 is sin, and exp when"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FORKS)
+def test_a_size_that_more_follows_from_cannot_be_free(what: str) -> None:
+    function, words = FORKS[what]
+
+    def made(rows: int) -> _program.Program:
+        x = tn.ones(rows, 3)
+        return _program.record(lambda: [function(x, V, rows > 4)], {"x": x}, [("v", 0, V)])[0]
+
+    program = made(2)
+    text = str(program)
+    with pytest.raises(NotImplementedError, match=re.escape(words)):
+        program.generalize(made(6), [0], 0, 2, 9, "n")
+    assert str(program) == text
+    program.generalize(made(3), [0], 0, 2, 4, "n")
+    assert tn.equal(program(tn.ones(4, 3))[0], function(tn.ones(4, 3), V, False))
+
+
+def test_what_a_file_cannot_hold_is_refused() -> None:
+    """Weights are written one by one: two that share memory would come back apart."""
+    both = tn.ones(4)
+    weights = [("all", 2, both), ("half", 2, both[:2])]
+    x = tn.ones(2)
+    read, _ = _program.record(lambda: [x * both[:2].sum() + both.sum()], {"x": x}, weights)
+    assert tn.equal(_program.load(read.to_bytes())(x)[0], read(x)[0])
+    half = weights[1][2]
+    written, _ = _program.record(lambda: [x + half.add_(1)], {"x": x}, weights)
+    with pytest.raises(NotImplementedError, match="writes to a weight that shares memory"):
+        written.to_bytes()
+
+
 def test_fused_results_lie_as_their_inputs_do() -> None:
     x = tn.arange(16.0).reshape(4, 4)
     program, _ = _program.record(lambda: [(x + 1) * x], {"x": x})
