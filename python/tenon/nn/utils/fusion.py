@@ -29,7 +29,7 @@ def fuse_conv_bn_weights(
     weight = conv_w * scale.reshape(shape + [1] * (conv_w.dim() - 2)).to(conv_w.dtype)
     bias = ((0 if conv_b is None else conv_b) - bn_rm) * scale
     bias = bias if bn_b is None else bias + bn_b
-    trained = conv_w.requires_grad, (conv_w if conv_b is None else conv_b).requires_grad
+    trained = conv_w.requires_grad, conv_b is not None and conv_b.requires_grad
     return (
         Parameter(weight.detach(), trained[0]),
         Parameter(bias.detach().to(conv_w.dtype), trained[1]),
