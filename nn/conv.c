@@ -153,7 +153,7 @@ tn_status tni_infer__conv_backward_weight(tn_infer *inf, const void *args) {
     const tn_view *g = a->grad, *x = a->input;
     int32_t n = g->ndim;
     if (n < 3 || n > 5) return tn_fail(TN_E_SHAPE, 0, "a convolution has 3 to 5 dimensions");
-    TN_TRY(nn_expect_list(inf, a->weight_size, n, 1, "weight_size"));
+    TN_TRY(nn_expect_list(inf, a->weight_size, n, 0, "weight_size"));
     TN_TRY(nn_expect_list(inf, a->stride, n - 2, 1, "stride"));
     TN_TRY(nn_expect_list(inf, a->padding, n - 2, 0, "padding"));
     TN_TRY(nn_expect_list(inf, a->dilation, n - 2, 1, "dilation"));

@@ -123,3 +123,21 @@ def test_refused_or_done_at_once(name: str) -> None:
         return
     assert y.numel() < 100 and not y.isnan().any()
     assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64, tn.complex64, tn.bfloat16])
+@pytest.mark.parametrize("sides", [(5,), (5, 4), (4, 3, 5)])
+def test_convolutions_of_no_channels_have_gradients(sides: tuple[int, ...], dtype: Any) -> None:
+    """Each place of the result is the bias; weight and input are empty, and so are their
+    gradients."""
+    conv = getattr(F, f"conv{len(sides)}d")
+    x = tn.ones(2, 0, *sides, dtype=dtype, requires_grad=True)
+    w = tn.ones(4, 0, *(2 for _ in sides), dtype=dtype, requires_grad=True)
+    b = tn.arange(4).to(dtype).requires_grad_()
+    y = conv(x, w, b, groups=2)
+    assert (y == b.reshape(-1, *(1 for _ in sides))).all()
+    y.backward(tn.ones_like(y))
+    assert x.grad.shape == x.shape and w.grad.shape == w.shape
+    assert (b.grad == y.numel() / 4).all()
+    (first,) = tn.autograd.grad(conv(x, w, b), w, tn.ones_like(y), create_graph=True)
+    assert first.shape == w.shape

@@ -324,3 +324,17 @@ def test_gradients_after_a_write_to_a_dual_tensor_are_refused() -> None:
         d.mul_(2)
         with pytest.raises(NotImplementedError, match="written in place"):
             tn.autograd.grad(before.sum(), d, allow_unused=True)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_dual_tensors_that_require_gradients_later(create_graph: bool) -> None:
+    """Their gradients move with them as those of variables do."""
+    at, v = tn.tensor([0.3, 1.0, 2.0], dtype=tn.float64), tn.tensor([1.0, 2.0, 3.0])
+    with fwd.dual_level():
+        x = fwd.make_dual(at, v.double()).requires_grad_()
+        seed = fwd.make_dual(tn.ones_like(at), v.double()).requires_grad_()
+        for g, own in ((tn.ones_like(at), 0.0), (seed, 1.0)):
+            (slope,) = tn.autograd.grad(x.sin(), x, g, create_graph=create_graph)
+            tangent = fwd.unpack_dual(slope).tangent
+            want = -at.sin() * v + own * at.cos() * v
+            np.testing.assert_allclose(tangent.detach(), want, rtol=1e-12)

@@ -262,3 +262,30 @@ def test_inputs_that_are_no_rows():
     repeated = tenon.randn(1, dtype=tenon.float64).expand(3).requires_grad_()
     with pytest.raises(RuntimeError, match="The 0th input has a dimension with stride 0"):
         gradcheck(tenon.sin, repeated)
+
+
+class WrongSecond(Function):
+    """A cube whose gradient is right and has none itself."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3 * ctx.saved_tensors[0].detach() ** 2
+
+
+def test_gradgradcheck_looks_at_tangents_of_gradients():
+    a, w = leaf(2, 3), leaf(2, 3, seed=1)
+    assert gradgradcheck(lambda x, y: (x * y).tanh(), (a, w), check_fwd_over_rev=True)
+    forward = {"check_fwd_over_rev": True, "check_rev_over_rev": False}
+    assert gradgradcheck(lambda x: tenon.nn.functional.gelu(x).sum(), (a,), **forward)
+
+    with pytest.raises(GradcheckError, match="Jacobian mismatch"):
+        gradgradcheck(WrongSecond.apply, (a,))
+    with pytest.raises(GradcheckError, match="forward mode"):
+        gradgradcheck(WrongSecond.apply, (a,), **forward)
+    with pytest.raises(AssertionError, match="at least one of check_fwd_over_rev"):
+        gradgradcheck(tenon.sin, (a,), check_rev_over_rev=False)

@@ -277,8 +277,6 @@ LIBRARIES: list[Refusal] = [
     (N, "lobpcg: tracker is not called", lambda: tn.lobpcg(tn.eye(4), tracker=print)),
     (N, "_convert_indices_from_csr_to_coo: batches are not served",
      lambda: private._convert_indices_from_csr_to_coo(f, f)),
-    (N, "gradgradcheck: only reverse over reverse is there",
-     lambda: tn.autograd.gradgradcheck(tn.sin, f, check_fwd_over_rev=True)),
     (V, "an image of shape (3, 4, 4) has not the dimensions 'HW'",
      lambda: _media.bytes_of_image(image, "HW")),
     (V, "an image of shape (3, 4, 4) has not the dimensions 'XYZ'",

@@ -290,6 +290,11 @@ class _Level(TorchFunctionMode):
         if all(self.get(t) is None for t in (*roots, *(gradients or ()))):
             return tenon.autograd._grad(roots, wanted, gradients, retain, create_graph, *options)
         pairs = list(self.sources)
+        # Dual tensors that were asked to require gradients after they had been made.
+        for ref, tangent in list(self.held.values()):
+            t = ref()
+            if t is not None and t.requires_grad and t.is_leaf:
+                pairs += [] if any(t is v for v, _ in pairs) else [(t, tangent)]
         if any(id(t) in self.wholes for t, _ in pairs):
             raise NotImplementedError(
                 "grad(): a tensor with a tangent has been written in place, and how gradients "

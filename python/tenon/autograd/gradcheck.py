@@ -170,7 +170,7 @@ def _check_forward(
                 duals = {
                     id(t): forward_ad.make_dual(
                         t.detach(), direction if t is x else tenon.zeros_like(t.detach())
-                    )
+                    ).requires_grad_()  # func may ask for gradients
                     for t in chosen
                 }
                 outputs = _outputs(func, [duals.get(id(t), t) for t in inputs])
@@ -394,9 +394,12 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """gradcheck of the gradients of func with respect to its inputs."""
-    if check_fwd_over_rev:
-        raise NotImplementedError("gradgradcheck: only reverse over reverse is there")
+    """gradcheck of the gradients of func with respect to its inputs, of their backward pass, and
+    with check_fwd_over_rev=True of their tangents."""
+    if not check_fwd_over_rev and not check_rev_over_rev:
+        raise AssertionError(
+            "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True"
+        )
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     if any(map(_is_sparse, inputs)):
         if not masked:
@@ -436,4 +439,6 @@ def gradgradcheck(
         check_undefined_grad=check_undefined_grad,
         check_grad_dtypes=check_grad_dtypes,
         check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
     )
