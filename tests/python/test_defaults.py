@@ -23,6 +23,7 @@ MODULES = (
     ".nested", ".nn", ".nn.attention", ".nn.attention.flex_attention", ".nn.functional", ".nn.init",
     ".nn.parallel", ".nn.utils", ".nn.utils.parametrizations", ".nn.utils.parametrize",
     ".nn.utils.prune", ".nn.utils.rnn", ".nn.utils.stateless", ".onnx", ".optim",
+    ".optim._functional",
     ".optim.lr_scheduler", ".optim.swa_utils", ".profiler", ".quasirandom", ".random",
     ".serialization", ".signal.windows", ".sparse", ".testing", ".utils._pytree",
     ".utils.benchmark", ".utils.checkpoint", ".utils.data",
