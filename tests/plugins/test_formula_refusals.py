@@ -1,5 +1,5 @@
 """What a formula of a plugin refuses while it runs: numbers, sizes and tensors that are not there.
-One plugin has all of these operators."""
+One plugin has all of these operators, another one tries schemas that cannot be read."""
 
 from __future__ import annotations
 
@@ -76,3 +76,32 @@ def test_what_is_not_there_is_refused(ops: Any, number: int) -> None:
 def test_lists_of_one_formula_have_an_end(ops: Any) -> None:
     with pytest.raises(N, match="too many tensors in the lists of one formula"):
         ops.many(x)
+
+
+TORN = [
+    "(Tensor x) -> Tensor?", "(Tensor x) -> Tensor!", "(Tensor x) -> Tensor[2]", "(Tensor x) -> ",
+    "(Tensor x) -> Tensor, Tensor", "(Tensor x) -> (Tensor y, Tensor y)", "(Tensor x) -> (Tensor y",
+    "(Tensor x) Tensor", "(Tensor x -> Tensor", "Tensor x) -> Tensor", "(Tensor) -> Tensor",
+    "(x) -> Tensor", "( , Tensor x) -> Tensor", "(Tensor x,) -> Tensor", "(Tensor x y) -> Tensor",
+    "(Tensor x, Tensor x) -> Tensor", "(Tensor x, int k=) -> Tensor", "(Tensor x) -> Tensor rest",
+    "(Tensor x, int k='a') -> Tensor", "(Tensor x, str s='a) -> Tensor", "(Nothing x) -> Tensor",
+    "(Tensor x, *, *, int k) -> Tensor", "(Tensor x, int[ k) -> Tensor",
+    "(Tensor x, int[k] k) -> Tensor", "(Tensor x, int k=1, int j) -> Tensor",
+    "(Tensor x, bool b=2) -> Tensor", "(Tensor x, int k=1.5) -> Tensor", "(Tensor x) -> int",
+]  # fmt: skip
+
+
+def test_schemas_that_cannot_be_read() -> None:
+    """No one of them is taken, and they do not keep the plugin from its other operator."""
+    name = "torn"
+    tries = " ".join(
+        f'op.schema = "{name}::f{k}{text}"; if (h->register_op(t, &op) == TN_OK) taken[n++] = {k};'
+        for k, text in enumerate(TORN)
+    )
+    more = (
+        f'int taken[{len(TORN)}], n = 0; op.formula = "x"; {tries} if (n) '
+        'return h->fail(TN_E_PLUGIN, -1, "%d are taken, number %d last", n, taken[n - 1]); '
+        "return TN_OK;"
+    )
+    ops = load(name, f'{COMPOSITE}"{name}::none(Tensor x) -> Tensor", .formula = "x"', more)
+    assert tn.equal(ops.none(x), x) and dir(ops) == ["none"]
