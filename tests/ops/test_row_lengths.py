@@ -259,6 +259,33 @@ def test_largest_of_windows(dtype: str) -> None:
             np.testing.assert_array_equal(y.double().numpy().reshape(2, -1), flat)
 
 
+# Pairs side by side are a case of their own: they, and windows that are none by one number.
+PAIRS = [
+    ((2, 2), (2, 2), (0, 0), (1, 1)), ((1, 2), (1, 2), (0, 0), (1, 1)),
+    ((2, 2), (2, 2), (0, 0), (1, 2)), ((2, 2), (2, 2), (0, 0), (2, 1)),
+    ((2, 2), (2, 2), (1, 0), (1, 1)), ((2, 2), (2, 2), (0, 1), (1, 1)),
+    ((2, 2), (1, 2), (0, 0), (1, 1)), ((2, 2), (2, 1), (0, 0), (1, 1)),
+    ((2, 2), (2, 3), (0, 0), (1, 1)), ((2, 2), (3, 2), (0, 0), (1, 1)),
+    ((2, 3), (2, 2), (0, 0), (1, 1)), ((3, 2), (3, 2), (0, 0), (1, 1)),
+    ((2, 1), (2, 2), (0, 0), (1, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64", "uint8"])
+@pytest.mark.parametrize("window", PAIRS, ids=str)
+def test_largest_of_pairs(window: tuple[tuple[int, int], ...], dtype: str) -> None:
+    for h, w in ((4, 4), (5, 5), (6, 33), (5, 66), (4, 131)):
+        x = np.random.default_rng(w).integers(1, 5, (2, h, w)).astype("f8")
+        for ceil in (False, True):
+            y, at = tn_f.max_pool2d(
+                tn.tensor(x).to(getattr(tn, dtype)), *window, ceil_mode=ceil, return_indices=True
+            )
+            places = largest(x, window, y.shape[-2:])
+            np.testing.assert_array_equal(at.numpy(), places)
+            flat = np.take_along_axis(x.reshape(2, -1), places.reshape(2, -1), 1)
+            np.testing.assert_array_equal(y.double().numpy().reshape(2, -1), flat)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "uint8", "int16"])
 def test_largest_of_short_rows(dtype: str) -> None:
     """The first of equal ones and of NaNs: few and many rows, side by side or with gaps."""
