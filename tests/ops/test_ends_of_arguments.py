@@ -403,3 +403,29 @@ def test_nothing_is_similar_to_nothing() -> None:
         assert F.cosine_similarity(a, b).tolist() == [0, 0]
         with formulas():
             assert F.cosine_similarity(a, b).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("of_statistics", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_statistics_of_instances_keep_their_dtype(
+    dtype: str, of_statistics: str, weighted: bool
+) -> None:
+    x = RNG.standard_normal((2, 3, 5))
+    old = np.array([0.25, 0.5, 0.75]), np.array([1.0, 2.0, 3.0])
+    mean, var = (tn.tensor(v, dtype=getattr(tn, of_statistics)) for v in old)
+    weight = tn.tensor([1.0, 2.0, 3.0], dtype=getattr(tn, dtype)) if weighted else None
+    scale = np.array([1.0, 2.0, 3.0])[:, None] if weighted else 1.0
+    t = tn.tensor(x, dtype=getattr(tn, dtype))
+    got = F.instance_norm(t, mean, var, weight, use_input_stats=False)
+    want = (x - old[0][:, None]) / np.sqrt(old[1][:, None] + 1e-5) * scale
+    assert got.dtype is t.dtype
+    np.testing.assert_allclose(got.double().numpy(), want, rtol=1e-5, atol=1e-6)
+    got = F.instance_norm(t, mean, var, weight)
+    want = (x - x.mean(2, keepdims=True)) / np.sqrt(x.var(2, keepdims=True) + 1e-5) * scale
+    np.testing.assert_allclose(got.double().numpy(), want, rtol=1e-5, atol=1e-6)
+    assert mean.dtype is var.dtype is getattr(tn, of_statistics)
+    tol = 1e-3 if of_statistics == "float16" else 1e-6
+    want = 0.9 * old[0] + 0.1 * x.mean((0, 2)), 0.9 * old[1] + 0.1 * x.var(2, ddof=1).mean(0)
+    np.testing.assert_allclose(mean.double().numpy(), want[0], rtol=tol)
+    np.testing.assert_allclose(var.double().numpy(), want[1], rtol=tol)
