@@ -3,11 +3,13 @@
 #include <tenon/device_ext.h>
 #include "move_priv.h"
 #include <tenon/args_pointwise.h>
+#include <tenon/ops_sparse.h>
 
 #include "call_priv.h"
 #include "copy_priv.h"
 #include "op_pointwise.h"
 #include "plan_priv.h"
+#include "sparse_priv.h"
 #include "stage_priv.h"
 
 /* By way of the host, for a device that cannot pack or convert: the bytes come over as they lie, and
@@ -262,9 +264,23 @@ static tn_status to_host(const tn_tensor *t, tn_tensor **ret_tensor) {
     return TN_OK;
 }
 
+static tn_status sparse_item(const tn_tensor *t, tn_scalar *ret_value) {
+    tn_tensor *dense = NULL;
+    tni_grad_off();
+    tn_status st = tn_to_dense(tni_t(&t->v), -1, 1, &dense);
+    tni_grad_on();
+    if (st == TN_OK) st = tn_tensor_item(dense, ret_value);
+    tn_tensor_unref(&dense);
+    return st;
+}
+
 tn_status tn_tensor_item(const tn_tensor *t, tn_scalar *ret_value) {
     if (!t) return tn_fail(TN_E_TYPE, 0, "item: the tensor is NULL");
-    if (TN_UNLIKELY(t->v.word & TN_W_LAYOUT)) TN_TRY(have_memory(t));
+    if (TN_UNLIKELY(t->v.word & TN_W_LAYOUT)) {
+        TN_TRY(tni_settle(t));
+        if (tni_is_sparse(t) && t->v.numel == 1) return sparse_item(t, ret_value);
+        TN_TRY(have_memory(t));
+    }
     if (t->v.numel != 1)
         return tn_fail(TN_E_STATE, 0, "a Tensor with %lld elements cannot be converted to Scalar",
                        (long long)t->v.numel);

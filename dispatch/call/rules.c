@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "infer_priv.h"
+#include "op_pointwise.h"
 
 int32_t tni_result_of(int32_t compute, int rule) {
     switch (rule) {
@@ -11,6 +12,12 @@ int32_t tni_result_of(int32_t compute, int rule) {
     case TNI_RESULT_REAL: return tni_dtype_to_real(compute);
     default: return rule >= TNI_RESULT_DTYPE ? rule - TNI_RESULT_DTYPE : compute;
     }
+}
+
+/* What `-` is, of the operators behind it; NULL of others. */
+static const char *minus_of(const tn_op *op) {
+    if (op == &tni_op_neg) return "Negation, the `-` operator, on";
+    return op == &tni_op_sub || op == &tni_op_rsub ? "Subtraction, the `-` operator, with" : NULL;
 }
 
 tn_status tni_check_kind(const tn_op *op, int field, int32_t dtype) {
@@ -23,6 +30,12 @@ tn_status tni_check_kind(const tn_op *op, int field, int32_t dtype) {
     if (op->refuses & TNI_REFUSES_LACKING)
         return tn_fail(TN_E_UNSUPPORTED, field, "\"%s\" not implemented for '%s'", op->info.name,
                        tni_type_text(dtype));
+    const char *minus = kind == TN_CAT_BOOL ? minus_of(op) : NULL;
+    if (minus)
+        return tn_fail(TN_E_DTYPE, field,
+                       "%s(): %s a bool tensor is not supported. If you are trying to invert a "
+                       "mask, use the `~` or `logical_not()` operator instead.",
+                       op->info.name, minus);
     return tn_fail(TN_E_DTYPE, field, "%s() does not support %s tensors (got %s)", op->info.name,
                    kind == TN_CAT_BOOL      ? "bool"
                    : kind == TN_CAT_COMPLEX ? "complex"

@@ -211,6 +211,39 @@ tn_status tni_sparse_like_empty(const tn_op *op, void *args, tn_tensor **rets) {
     return scope_finish(&s, r, rets);
 }
 
+/* new_zeros, new_empty: a tensor of the same layout and other sizes, without elements. */
+tn_status tni_sparse_new_empty(const tn_op *op, void *args, tn_tensor **rets) {
+    const tn_new_zeros_args *a = args;
+    tn_tensor *t = tni_t(a->input), *index, *plain = NULL, *values;
+    int64_t sizes[TN_MAX_DIMS + 1], n = a->size.n, device = a->device;
+    int32_t layout = tn_tensor_layout(t);
+    tni_scope s = {0};
+    _Static_assert(offsetof(tn_new_zeros_args, device) == offsetof(tn_new_empty_args, device),
+                   "both are read as one");
+    if (device < 0) device = tni_device_of(t);
+    int64_t dtype = a->dtype < 0 ? tn_tensor_dtype(t) : a->dtype;
+    if (tni_by_blocks(layout) || n > TN_MAX_DIMS || (layout != TN_LAYOUT_COO && n < 2))
+        return tn_fail(
+            TN_E_STATE, 1, "%s(): a tensor of layout %s cannot be made from sizes %s alone",
+            op->info.name, tn_layout_name(layout), tni_shape_text((int32_t)n, a->size.v));
+    if (layout == TN_LAYOUT_COO) {
+        const int64_t none[2] = {n, 0};
+        index = SCOPE(&s, tn_zeros(tn_ints_of(none, 2), TN_I64, device, scope_slot(&s)));
+        values = SCOPE(&s, tn_zeros(tn_ints_of(none + 1, 1), dtype, device, scope_slot(&s)));
+    } else {
+        memcpy(sizes, a->size.v, sizeof sizes[0] * (size_t)n);
+        sizes[n - 2] = 0;
+        tn_ints none = tn_ints_of(sizes, n - 1);
+        plain = SCOPE(&s, tn_zeros(none, TN_I64, device, scope_slot(&s)));
+        values = SCOPE(&s, tn_zeros(none, dtype, device, scope_slot(&s)));
+        sizes[n - 2] = a->size.v[tni_by_rows(layout) ? n - 2 : n - 1] + 1;
+        index = SCOPE(&s, tn_zeros(none, TN_I64, device, scope_slot(&s)));
+    }
+    tn_tensor *r =
+        SCOPE(&s, tn__sparse_make(index, plain, values, a->size, layout, 1, scope_slot(&s)));
+    return scope_finish(&s, r, rets);
+}
+
 tn_status tni_sparse_zero_(const tn_op *op, void *args, tn_tensor **rets) {
     tni_scope s = {0};
     tn_tensor *t = tni_t(((const tn_zero__args *)args)->self), *none = emptied(&s, t);

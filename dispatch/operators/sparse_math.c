@@ -137,9 +137,22 @@ static tn_tensor *times_dense(tni_scope *s, tn_tensor *t, tn_tensor *dense) {
     return sparse_like(s, t, scope_reshape(s, values, tni_shape_ints(tni_sparse_of(t)->values)));
 }
 
+/* Operand number i is sparse and has no dimensions: it stands for one number. */
+static tn_status times_sparse_number(const tn_op *op, void *args, int i, tn_tensor **rets) {
+    tn_tensor **slot = input_slot(op, args, i), *given = *slot, *number = NULL;
+    TN_TRY(tn_to_dense(given, -1, 1, &number));
+    *slot = number;
+    tn_status st = tn_op_call(op, args, rets);
+    *slot = given;
+    tn_tensor_unref(&number);
+    return st;
+}
+
 tn_status tni_sparse_mul(const tn_op *op, void *args, tn_tensor **rets) {
     tn_tensor *a = *input_slot(op, args, 0), *b = *input_slot(op, args, 1), *r;
     tni_scope s = {0};
+    if (tni_is_sparse(a) && tni_is_sparse(b) && (a->v.ndim == 0) != (b->v.ndim == 0))
+        return times_sparse_number(op, args, b->v.ndim == 0, rets);
     if (is_number(b) || is_number(a)) return on_values(op, args, is_number(a), false, rets);
     if (!tni_is_sparse(a) || !tni_is_sparse(b)) {
         r = tni_is_sparse(a) ? times_dense(&s, a, b) : times_dense(&s, b, a);

@@ -433,3 +433,13 @@ CASES = by_name(
 @pytest.mark.parametrize("name", CASES)
 def test_refused_by_the_check_that_is_meant(name: str) -> None:
     check(CASES[name])
+
+
+def test_a_minus_of_masks_says_what_to_write():
+    mask, x = tn.tensor([True, False]), tn.ones(2)
+    words = "Subtraction, the `-` operator, with a bool tensor is not supported.*`~`"
+    for call in (lambda: mask - mask, lambda: x - mask, lambda: 1 - mask, lambda: x.sub_(mask)):
+        with pytest.raises(RuntimeError, match=words):
+            call()
+    with pytest.raises(RuntimeError, match="Negation, the `-` operator, on a bool tensor is not"):
+        -mask

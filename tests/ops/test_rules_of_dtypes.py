@@ -26,7 +26,7 @@ COMPLEX = {tn.float32: tn.complex64, tn.float64: tn.complex128}
 REAL = {tn.complex64: tn.float32, tn.complex128: tn.float64}
 REFUSALS = (RuntimeError, NotImplementedError, ValueError, TypeError, OverflowError)
 # What is refused though there are kernels for the dtype that the rule says, and with which words.
-BOOLS = r"does not support bool tensors \(got Bool\)"
+BOOLS = "Subtraction, the `-` operator, with a bool tensor is not supported"
 WHOLE = "could not infer output dtype. Input dtype must be either a floating point or complex dtype"
 UNLIKE = "did not match|expected dtype"
 BOUNDS = "out of bounds for the dtype of self"

@@ -220,3 +220,63 @@ def test_copies_and_data_of_another_layout_are_refused():
     coo.data = tn.ones(2, 2).to_sparse()
     csr.data = csc
     assert coo.shape == (2, 2) and csr.layout is tn.sparse_csc
+
+
+def test_the_number_in_a_sparse_tensor_of_one_element():
+    twice = tn.sparse_coo_tensor([[0, 0]], [1.5, 2.0], (1,))
+    assert twice.item() == 3.5 and float(twice) == 3.5 and bool(twice)
+    assert not tn.sparse_coo_tensor([[0, 0]], [1.0, -1.0], (1,))
+    assert tn.sparse_coo_tensor((1,)).item() == 0 and not tn.sparse_coo_tensor((1,)).is_nonzero()
+    assert tn.tensor(3, dtype=tn.int8).to_sparse().item() == 3
+    assert tn.tensor([[True]]).to_sparse_csr().item() is True
+    leaf = tn.tensor([2.0], requires_grad=True)
+    assert tn.sparse_coo_tensor([[0]], leaf, (1,)).item() == 2
+    with pytest.raises(RuntimeError, match="more than one value"):
+        bool(tn.eye(2)[0].to_sparse())
+
+
+def test_a_product_with_a_sparse_number():
+    x = tn.tensor([[0.0, 2.0], [3.0, 0.0]])
+    number = tn.tensor(4.0, requires_grad=True)
+    for a in (x.to_sparse(), x.to_sparse_csr()):
+        number.grad = None
+        for r in (a * number.to_sparse(), number.to_sparse() * a):
+            assert r.layout is a.layout and tn.equal(r.to_dense(), x * 4)
+            r.sum().backward()
+        assert number.grad.to_dense().item() == 10
+    assert (x.to_sparse() * tn.sparse_coo_tensor(())).to_dense().count_nonzero() == 0
+
+
+@pytest.mark.parametrize("make", [tn.Tensor.new_zeros, tn.Tensor.new_empty])
+def test_new_sparse_tensors_have_no_elements(make):
+    coo = tn.eye(3, dtype=tn.float64).to_sparse()
+    made = make(coo, (2, 3, 4))
+    assert made.layout is tn.sparse_coo and made.dtype == tn.float64 and made.shape == (2, 3, 4)
+    assert made._nnz() == 0 and made.is_coalesced() and made.sparse_dim() == 3
+    for layout in ("csr", "csc"):
+        x = compressed(tn.eye(3), layout)
+        made = make(x, (2, 3, 4), dtype=tn.int32)
+        assert made.layout is x.layout and made.dtype == tn.int32 and made.shape == (2, 3, 4)
+        assert tn.equal(made.to_dense(), tn.zeros(2, 3, 4, dtype=tn.int32))
+        assert made.values().shape == (2, 0)
+        assert indices_of(made)[0].shape == (2, 4 if layout == "csr" else 5)
+        with pytest.raises(RuntimeError, match=r"sizes \[3\] alone"):
+            make(x, (3,))
+    with pytest.raises(RuntimeError, match="sparse_bsr.*alone"):
+        make(compressed(tn.eye(6), "bsr"), (6, 6))
+    for sizes in ((2, -1), (-1, 2)):
+        for x in (coo, compressed(tn.eye(3), "csr"), compressed(tn.eye(3), "csc")):
+            with pytest.raises(RuntimeError):
+                make(x, sizes)
+
+
+def test_the_old_constructor_keeps_the_layout():
+    x = tn.eye(3, dtype=tn.float64).to_sparse()
+    assert x.new().layout is tn.sparse_coo and x.new().shape == (0,)
+    assert x.new(2, 3).shape == x.new(tn.Size((2, 3))).shape == (2, 3)
+    made = x.new(tn.tensor([[0], [1]]), tn.tensor([5.0]), tn.Size((2, 4)))
+    assert made.to_dense()[0, 1] == 5 and made.shape == (2, 4)
+    with pytest.raises(TypeError, match="only accepts sizes"):
+        x.new([1, 2])
+    with pytest.raises(RuntimeError, match="sparse_csr"):
+        x.to_sparse_csr().new()

@@ -88,6 +88,10 @@ def new(self: Tensor, *data: Any, size: Any = None, device: Any = None) -> Tenso
     from tenon._tensor import tensor_types as types
 
     data = data if size is None else (*data, _C.Size(size))
+    if self.layout is not _C.strided:
+        from tenon._tensor.sparse import new_of
+
+        return new_of(self, data, device)
     return types.make(data, self.dtype, self.device if device is None else device)
 
 

@@ -255,6 +255,21 @@ def created(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     return _finished(made, requires_grad, pin_memory)
 
 
+def new_of(self: Tensor, data: tuple[Any, ...], device: Any) -> Tensor:
+    """`Tensor.new` of a sparse tensor: of indices and values, or of sizes."""
+    if self.layout is not _C.sparse_coo:
+        raise RuntimeError(f"new(): it makes no tensors of layout {self.layout}")
+    if data and isinstance(data[0], Tensor):
+        return sparse_coo_tensor(*data, device=device)
+    if data and not isinstance(data[0], int | _C.Size):
+        raise TypeError(
+            "new() of a sparse tensor only accepts sizes. Please use sparse_coo_tensor() or "
+            "construct a strided tensor and convert it to sparse via to_sparse()."
+        )
+    sizes = data[0] if data and isinstance(data[0], _C.Size) else data or (0,)
+    return self.new_empty(sizes, device=device)
+
+
 # ---- Conversions ---------------------------------------------------------------------------------
 
 
