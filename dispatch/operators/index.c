@@ -558,6 +558,7 @@ tn_status tni_composite_index_fill_(const void *args, tn_tensor **rets) {
         tni_scalar_load(tn_view_dtype(a->value), a->value->data, &number);
         TN_TRY(tni_check_scalar_fits(&number, tn_view_dtype(&self->v)));
     }
+    if (tni_overlap_of(self, tni_t(a->index)) != TNI_OVERLAP_NONE) return tni_fail_overlap();
     if (ndim == 0 && a->index->numel == 0) {
         rets[0] = tn_tensor_ref(self);
         return TN_OK;

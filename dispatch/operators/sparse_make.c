@@ -204,7 +204,10 @@ tn_status tni_sparse_like_empty(const tn_op *op, void *args, tn_tensor **rets) {
     tn_tensor *r = NULL;
     _Static_assert(offsetof(tn_zeros_like_args, device) == offsetof(tn_empty_like_args, device),
                    "both are read as one");
-    (void)op;
+    if (a->memory_format != TN_FORMAT_PRESERVE)
+        return tn_fail(TN_E_STATE, -1,
+                       "%s(): memory format option is only supported by strided tensors",
+                       op->info.name);
     tn_tensor *none = emptied(&s, tni_t(a->input));
     if (s.st == TN_OK) s.st = tn__move(none, a->dtype, a->device, &r);
     r = scope_take(&s, s.st, r);

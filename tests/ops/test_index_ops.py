@@ -724,3 +724,13 @@ def test_one_element_of_the_tensor_fills_what_a_mask_shows() -> None:
     x = tn.arange(4.0)
     x[x > 1] = x[1]
     assert x.tolist() == [0, 1, 1, 1]
+
+
+def test_index_fill_is_refused_where_its_index_is_written():
+    x = tn.tensor([2, 1, 0])
+    for call in (lambda: x.index_fill_(0, x, 0), lambda: x.index_fill_(0, x[1:], 0)):
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            call()
+    assert x.tolist() == [2, 1, 0] and x.index_fill(0, x, 7).tolist() == [7, 7, 7]
+    pair = tn.tensor([0, 1, 5, 6])
+    assert pair[2:].index_fill_(0, pair[:1], 9).tolist() == [9, 6]

@@ -280,3 +280,13 @@ def test_the_old_constructor_keeps_the_layout():
         x.new([1, 2])
     with pytest.raises(RuntimeError, match="sparse_csr"):
         x.to_sparse_csr().new()
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_a_memory_format_is_one_of_strided_tensors(layout):
+    x = getattr(tn.eye(3), f"to_sparse_{layout}")()
+    for make in (tn.empty_like, tn.zeros_like):
+        with pytest.raises(RuntimeError, match="only supported by strided tensors"):
+            make(x, memory_format=tn.contiguous_format)
+        made = make(x, layout=tn.strided, memory_format=tn.contiguous_format)
+        assert made.layout is tn.strided

@@ -39,3 +39,14 @@ def test_types_of_tensors():
                 tenon.set_default_tensor_type(wrong)
     finally:
         tenon.set_default_dtype(tenon.float32)
+
+
+def test_made_of_a_storage_or_a_tensor_it_shares_their_memory():
+    y = tenon.arange(6.0).view(2, 3)
+    for made in (tenon.ones(1).new(y.storage()), tenon.FloatTensor(y.untyped_storage())):
+        assert made.tolist() == [0, 1, 2, 3, 4, 5] and made.data_ptr() == y.data_ptr()
+    same = tenon.ones(1).new(y)
+    assert same is not y and same.data_ptr() == y.data_ptr() and same.shape == y.shape
+    assert tenon.FloatTensor(y.to_sparse()).layout is tenon.sparse_coo
+    with pytest.raises(RuntimeError, match="Expected a Storage of type Float"):
+        tenon.ones(1).new(tenon.arange(3).storage())

@@ -28,14 +28,19 @@ def _package() -> str:
 
 
 def make(data: tuple[Any, ...], dtype: _C.dtype, device: Any) -> Tensor:
-    """A tensor of these sizes, with any values, or one with the data of a sequence or tensor."""
+    """A tensor of these sizes, with any values, or one with the data of a sequence or tensor. It
+    shares the memory of a storage, and of a tensor where dtype and device are the same."""
     sizes: Any = data if data else (0,)
     if len(data) == 1 and not isinstance(data[0], int):
         (sizes,) = data
         if isinstance(sizes, Tensor):
-            return sizes.to(device, dtype)
+            made = sizes.to(device, dtype)
+            return _C._ops._alias(sizes) if made is sizes else made
         if not isinstance(sizes, _C.Size):
-            return _C.tensor(sizes, dtype=dtype, device=device)
+            from tenon._tensor.storage import tensor_over
+
+            over = tensor_over(sizes, dtype)
+            return _C.tensor(sizes, dtype=dtype, device=device) if over is None else over
     return _C._ops.empty(sizes, dtype=dtype, device=device)
 
 
