@@ -104,25 +104,35 @@ static void reach_node(reach *r, const tn_node *n) {
     r->left[r->n++] = n;
 }
 
+static void show_nodes(reach *r) {
+    while (r->n > 0) {
+        const tn_node *n = r->left[--r->n];
+        const tni_host_data *h = n->kind == TNI_NODE_HOST ? tni_node_args(n) : NULL;
+        const tni_slices *s = n->kind == TNI_NODE_SLICES ? tni_node_args(n) : NULL;
+        if (h && h->cb.release) r->fn(r->arg, h->cb.ctx, h->cb.release);
+        if (s) reach_node(r, s->inner);
+        if (n->extra) {
+            show_hooks(r, n->extra->hooks);
+            if (n->extra->host.release) r->fn(r->arg, n->extra->host.data, n->extra->host.release);
+        }
+        for (uint32_t i = 0; i < n->nedges; i++)
+            reach_node(r, tni_key_node(tni_node_edges(n)[i].to));
+    }
+    free(r->left);
+}
+
 void tn_tensor_reach(const tn_tensor *t, tn_reach_fn fn, void *arg) {
     reach r = {fn, arg, NULL, 0, 0, 0};
     const tn_agmeta *m = tni_meta_seen(t);
     if (m) show_hooks(&r, m->hooks);
     reach_node(&r, t->grad_fn);
-    while (r.n > 0) {
-        const tn_node *n = r.left[--r.n];
-        const tni_host_data *h = n->kind == TNI_NODE_HOST ? tni_node_args(n) : NULL;
-        const tni_slices *s = n->kind == TNI_NODE_SLICES ? tni_node_args(n) : NULL;
-        if (h && h->cb.release) fn(arg, h->cb.ctx, h->cb.release);
-        if (s) reach_node(&r, s->inner);
-        if (n->extra) {
-            show_hooks(&r, n->extra->hooks);
-            if (n->extra->host.release) fn(arg, n->extra->host.data, n->extra->host.release);
-        }
-        for (uint32_t i = 0; i < n->nedges; i++)
-            reach_node(&r, tni_key_node(tni_node_edges(n)[i].to));
-    }
-    free(r.left);
+    show_nodes(&r);
+}
+
+void tn_node_reach(const tn_node *n, tn_reach_fn fn, void *arg) {
+    reach r = {fn, arg, NULL, 0, 0, 0};
+    reach_node(&r, n);
+    show_nodes(&r);
 }
 
 /* ---- Kept gradients ----------------------------------------------------------------------------*/

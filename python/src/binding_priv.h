@@ -464,9 +464,20 @@ bool tnp_autograd_init(PyObject *module);
 bool tnp_node_init(PyObject *module);
 bool tnp_saved_hooks_init(PyObject *module);
 extern PyTypeObject *tnp_node_type;
+/* What a Node object and the ctx of a Function begin with. */
+typedef struct tnp_node_head {
+    PyObject_HEAD tn_node *node;
+} tnp_node_head;
 /* _edge_tensor(node, number): a tensor whose history is that output of the node. */
 PyObject *tnp_edge_tensor(PyObject *unused, PyObject *args);
 PyObject *tnp_hook_leaf_end(PyObject *unused, PyObject *args);
+/* The collector's visit of what a tensor or a node keeps alive: a tn_reach_fn whose arg this is. */
+typedef struct tnp_visitor {
+    visitproc visit;
+    void *arg;
+    int result;
+} tnp_visitor;
+void tnp_visit_reached(void *visitor, void *data, void (*release)(void *data));
 PyObject *tnp_node_object(tn_node *node); /* keeps a reference to node */
 void tnp_release_ctx(void *ctx);          /* the release function of a Function's node */
 /* A callback's result: NULL or None is no tensor. Takes over `result`. */

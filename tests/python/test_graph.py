@@ -444,6 +444,51 @@ def test_hooks_that_refer_to_their_tensor_are_collected() -> None:
     dies(of_node)
 
 
+@pytest.mark.parametrize("kind", ["post", "pre", "behind", "metadata", "tensor"])
+def test_a_hook_that_holds_its_node_is_collected(kind: str) -> None:
+    def make() -> Any:
+        class Owner:
+            pass
+
+        owner = Owner()
+        y = leaf(1, 2).exp()
+        node = (y * 2).grad_fn if kind == "behind" else y.grad_fn
+        owner.node = node
+        if kind == "post":
+            node.register_hook(lambda *grads: owner)
+        elif kind == "pre":
+            node.register_prehook(lambda *grads: owner)
+        elif kind == "behind":  # of the node that leads to it
+            y.grad_fn.register_hook(lambda *grads: owner)
+        elif kind == "metadata":
+            node.metadata["owner"] = owner
+        else:
+            y.register_hook(lambda grad: owner)
+        return weakref.ref(owner)
+
+    dies(make)
+
+
+def test_a_hook_that_holds_its_node_runs_while_the_graph_is_there() -> None:
+    seen: list[str] = []
+    x = leaf(1, 2)
+    y = x.exp() * 2
+
+    def hang(node: Any) -> None:
+        node.register_hook(lambda *grads: seen.append(node.name()))
+        node.metadata["what"] = [node]
+
+    hang(y.grad_fn)
+    gc.collect()
+    assert y.grad_fn.metadata["what"][0] is y.grad_fn
+    y.sum().backward()
+    assert seen == ["MulBackward0"]
+    held = y.grad_fn
+    del y
+    gc.collect()
+    assert held.metadata["what"][0] is held and held.next_functions[0][0].name() == "ExpBackward0"
+
+
 def test_what_is_in_use_is_not_collected() -> None:
     y = Double.apply(leaf(1, 2))
     y.grad_fn.result = y

@@ -294,3 +294,20 @@ def test_one_rule_is_enough() -> None:
 
     with pytest.raises(RuntimeError, match="both generate_vmap_rule=True and an overridden vmap"):
         vmap(Both.apply)(X)
+
+
+def test_a_rule_without_a_history_leaves_gradients_to_the_function() -> None:
+    class Numbers(Tripled):
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, x: Any) -> Any:
+            return tn.tensor(x.detach().sin().tolist()), 0
+
+    f = Numbers.apply
+    assert tn.allclose(vmap(f)(X), X.sin())
+    assert tn.allclose(vmap(grad(lambda x: f(x).square()))(X), (2 * X).sin())
+    assert tn.allclose(grad(lambda x: vmap(f)(x).sum())(X), X.cos())
+    w = X.clone().requires_grad_()
+    vmap(f)(w).sum().backward()
+    assert tn.allclose(w.grad, X.cos())
+    with tn.no_grad():
+        assert not vmap(f)(w).requires_grad

@@ -130,6 +130,8 @@ TN_API tn_node_host *tn_node_host_slots(tn_node *n);
  * host alone. Takes no references and calls nothing but fn. */
 typedef void (*tn_reach_fn)(void *arg, void *data, void (*release)(void *data));
 TN_API void tn_tensor_reach(const tn_tensor *t, tn_reach_fn fn, void *arg);
+/* The same of a node that has one owner, who asks. */
+TN_API void tn_node_reach(const tn_node *n, tn_reach_fn fn, void *arg);
 
 /* Where forward ran, while anomaly detection was on; borrowed, NULL when unknown. */
 TN_API const char *tn_node_where(const tn_node *n);

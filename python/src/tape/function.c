@@ -329,14 +329,6 @@ static void release_saved(void *ctx) {
     PyGILState_Release(gil);
 }
 
-void tnp_release_ctx(void *ctx) {
-    if (!Py_IsInitialized()) return;
-    PyGILState_STATE gil = PyGILState_Ensure();
-    ((ctx_object *)ctx)->node = NULL;
-    Py_DECREF((PyObject *)ctx);
-    PyGILState_Release(gil);
-}
-
 /* ---- Forward -----------------------------------------------------------------------------------*/
 
 static ctx_object *ctx_new(PyObject *cls, PyObject *args) {

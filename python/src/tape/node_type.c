@@ -4,10 +4,7 @@
  * twice gives the same. The node of an autograd.Function is shown as its ctx (function.c). */
 #include "binding_priv.h"
 
-/* What a Node object and the ctx of a Function begin with. */
-typedef struct node_object {
-    PyObject_HEAD tn_node *node;
-} node_object;
+typedef tnp_node_head node_object;
 
 typedef struct hook_object {
     PyObject_HEAD tn_hook *hook;
@@ -17,13 +14,6 @@ PyTypeObject *tnp_node_type;
 static PyTypeObject *hook_type;
 
 /* ---- Helpers of hooks --------------------------------------------------------------------------*/
-
-void tnp_release_object(void *o) {
-    if (!Py_IsInitialized()) return;
-    PyGILState_STATE gil = PyGILState_Ensure();
-    Py_DECREF((PyObject *)o);
-    PyGILState_Release(gil);
-}
 
 PyObject *tnp_tuple_of(tn_tensor *const *v, int64_t n) {
     PyObject *tuple = PyTuple_New((Py_ssize_t)n);
@@ -157,10 +147,11 @@ PyObject *tnp_node_object(tn_node *node) {
         return host->object;
     }
     PyTypeObject *type = class_of(tn_node_name(node, name, sizeof name));
-    node_object *o = type ? PyObject_New(node_object, type) : NULL;
+    node_object *o = type ? PyObject_GC_New(node_object, type) : NULL;
     if (!o) return NULL;
     o->node = tn_node_ref(node);
     host->object = o;
+    PyObject_GC_Track(o);
     return (PyObject *)o;
 }
 
@@ -175,10 +166,19 @@ static tn_node *node_of(PyObject *self) {
 static void node_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     node_object *o = (node_object *)self;
+    PyObject_GC_UnTrack(self);
     tn_node_host_slots(o->node)->object = NULL;
     tn_node_unref(&o->node);
-    PyObject_Free(self);
+    PyObject_GC_Del(self);
     Py_DECREF(type);
+}
+
+/* A hook's closure may hold the object of the node that it hangs on. */
+static int node_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    tnp_visitor v = {visit, arg, 0};
+    tn_node_reach(((node_object *)self)->node, tnp_visit_reached, &v);
+    return v.result;
 }
 
 static PyObject *node_repr(PyObject *self) {
@@ -322,15 +322,20 @@ static PyGetSetDef node_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot node_slots[] = {
-    TNP_SLOT(Py_tp_dealloc, node_dealloc),   TNP_SLOT(Py_tp_repr, node_repr),
-    TNP_SLOT(Py_tp_getattro, node_getattro), TNP_SLOT(Py_tp_methods, node_methods),
-    TNP_SLOT(Py_tp_getset, node_getset),     {0, NULL},
+    TNP_SLOT(Py_tp_dealloc, node_dealloc),
+    TNP_SLOT(Py_tp_repr, node_repr),
+    TNP_SLOT(Py_tp_getattro, node_getattro),
+    TNP_SLOT(Py_tp_methods, node_methods),
+    TNP_SLOT(Py_tp_getset, node_getset),
+    TNP_SLOT(Py_tp_traverse, node_traverse),
+    {0, NULL},
 };
 
 bool tnp_node_init(PyObject *module) {
-    PyType_Spec node_spec = {
-        "tenon.autograd.graph.Node", sizeof(node_object), 0,
-        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
+    PyType_Spec node_spec = {"tenon.autograd.graph.Node", sizeof(node_object), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC |
+                                 Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                             node_slots};
     PyType_Spec hook_spec = {"tenon.utils.hooks.TensorHookHandle", sizeof(hook_object), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, hook_slots};
     tnp_node_type = (PyTypeObject *)PyType_FromSpec(&node_spec);

@@ -47,26 +47,14 @@ void tnp_tensor_dying(tn_tensor *t) {
     PyGILState_Release(gil);
 }
 
-typedef struct visitor {
-    visitproc visit;
-    void *arg;
-    int result;
-} visitor;
-
-static void visit_reached(void *arg, void *data, void (*release)(void *data)) {
-    visitor *v = arg;
-    if (v->result == 0 && (release == tnp_release_object || release == tnp_release_ctx))
-        v->result = v->visit(data, v->arg);
-}
-
 static int tensor_traverse(PyObject *self, visitproc visit, void *arg) {
     tn_tensor *t = tnp_of(self);
     /* What the core holds too (a graph, an optimizer) must stay whole. */
     if (tn_tensor_is_shared(t)) return 0;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT((PyObject *)tnp_host(t)->dict);
-    visitor v = {visit, arg, 0};
-    tn_tensor_reach(t, visit_reached, &v);
+    tnp_visitor v = {visit, arg, 0};
+    tn_tensor_reach(t, tnp_visit_reached, &v);
     return v.result;
 }
 

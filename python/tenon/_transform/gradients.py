@@ -393,10 +393,10 @@ def _check_real(name: str, what: str, values: Any) -> None:
 
 def jacrev(
     func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *,
-    chunk_size: int | None = None,
+    chunk_size: int | None = None, _preallocate_and_copy: bool = False,
 ) -> Callable[..., Any]:  # fmt: skip
     """A function that returns all derivatives of func's result: its shape, then the argument's.
-    They are computed row by row, whatever chunk_size."""
+    They are computed row by row, whatever chunk_size and where PyTorch would put chunks first."""
     _check_chunks(chunk_size)
 
     @functools.wraps(func)

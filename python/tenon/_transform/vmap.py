@@ -301,7 +301,8 @@ def run_own(
         call.check_written(written)
         return one_by_one(call)
     dims = mapped(lambda v: 0 if call.maps(v) else None, args)
-    returned = own_rule(Info(level.size, level.randomness), dims, *mapped(call.all, args))
+    wholes = mapped(call.all, args)
+    returned = own_rule(Info(level.size, level.randomness), dims, *wholes)
     if not isinstance(returned, tuple) or len(returned) != 2:
         got = f"{len(returned)} returns" if isinstance(returned, tuple) else type(returned)
         raise RuntimeError(
@@ -319,6 +320,8 @@ def run_own(
             f"(output, out_dims) tuple. Expected out_dims={places} to be compatible with the "
             "structure of `output`"
         )
+    if call.size and _is_cut(wholes, out):
+        return one_by_one(call)  # the function itself is recorded, its rule computes as it likes
     where = iter(where)
 
     def wrapped(value: Any) -> Any:
@@ -326,6 +329,16 @@ def run_own(
         return value if dim is None else batched(value.movedim(dim, 0), level.number)
 
     return mapped(wrapped, out)
+
+
+def _is_cut(args: Any, out: Any) -> bool:
+    """Whether gradients of arguments are wanted, and numbers came out without a history."""
+    if not tenon.is_grad_enabled():
+        return False
+    given, made = ([t for t in flat(v) if isinstance(t, tenon.Tensor)] for v in (args, out))
+    numbers = [t for t in made if t.is_floating_point() or t.is_complex()]
+    wanted = any(t.requires_grad for t in given)
+    return wanted and bool(numbers) and not any(t.requires_grad for t in numbers)
 
 
 def any_batched(args: Any) -> bool:
