@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import inspect
 import pickle
 import types
 import weakref
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import tenon as tn
 from tenon import nn
+from tenon._program.errors import Unsupported
 from tenon._torch import _dynamo as dynamo
 
 ROWS: list[int] = []
@@ -54,6 +58,143 @@ def test_lists_that_grow_without_a_call(how: Made) -> None:
     for i in range(4):
         assert fast(tn.ones(2)).tolist() == other(tn.ones(2)).tolist() == [2.0, 2.0]
         assert len(ROWS) == len(NAMES) == len(TABLE) == i + 1
+
+
+class Holds:
+    rows: ClassVar[list[int]] = [0]
+
+    def __init__(self) -> None:
+        self.table = {"n": 0}
+
+
+HELD = Holds()
+
+
+@tn.no_grad()
+def decorated(x: tn.Tensor) -> tn.Tensor:
+    return x
+
+
+def count_in(held: Any, key: Any) -> None:
+    held[key] = held[key] + 1
+
+
+def items_of_names(x: tn.Tensor) -> tn.Tensor:
+    COUNTS["n"] = COUNTS["n"] + 1
+    return x * 2
+
+
+def items_of_an_object(x: tn.Tensor) -> tn.Tensor:
+    HELD.table["n"] = HELD.table["n"] + 1
+    return x * 2
+
+
+def items_of_a_class(x: tn.Tensor) -> tn.Tensor:
+    type(HELD).rows[0] = Holds.rows[0] + 1
+    return x * 2
+
+
+def items_of_a_function(x: tn.Tensor) -> tn.Tensor:
+    decorated.seen[0] = decorated.seen[0] + 1  # type: ignore[attr-defined]
+    return x * 2
+
+
+def items_elsewhere(x: tn.Tensor) -> tn.Tensor:
+    count_in(COUNTS, "n")
+    return x * 2
+
+
+def items_of_a_default(x: tn.Tensor, rows: list[int] = [0]) -> tn.Tensor:  # noqa: B006
+    rows[0] = rows[0] + 1
+    return x * rows[0]
+
+
+class Array(np.ndarray):  # type: ignore[type-arg]
+    """Has attributes beside its memory."""
+
+
+class Queue(deque):  # type: ignore[type-arg]
+    """The same of a container of C."""
+
+
+class Scaled(dict):  # type: ignore[type-arg]
+    scale = 0
+
+
+class Rows(list):  # type: ignore[type-arg]
+    scale = 0
+
+
+ARRAY, MEMORY, QUEUE = np.zeros(1).view(Array), (ctypes.c_int * 1)(), Queue([0])
+SCALED, SCALED_ROWS = Scaled(a=1), Rows([1])
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_what_objects_hold_beside_attributes(how: Made) -> None:
+    looks = [
+        how(lambda x: x * float(ARRAY[0])),
+        how(lambda x: x * MEMORY[0]),
+        how(lambda x: x * QUEUE[0]),
+        how(lambda x: x * SCALED["a"] * SCALED.scale),
+        how(lambda x: x * SCALED_ROWS[0] * SCALED_ROWS.scale),
+    ]
+    for i in range(4):
+        ARRAY[0] = MEMORY[0] = QUEUE[0] = SCALED.scale = SCALED_ROWS.scale = i
+        for fast in looks:
+            assert fast(tn.ones(2)).tolist() == [i, i]
+
+
+COUNTS = {"n": 0}
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    "fn", [items_of_names, items_of_an_object, items_of_a_class, items_of_a_function,
+           items_elsewhere, items_of_a_default],
+)  # fmt: skip
+def test_items_that_outlive_the_call(how: Made, fn: Any) -> None:
+    decorated.seen = [0]  # type: ignore[attr-defined]
+    COUNTS["n"] = HELD.table["n"] = HELD.rows[0] = 0
+    if fn is items_of_a_default:
+        fn.__defaults__[0][0] = 0
+    fast = how(fn)
+    for i in range(4):
+        wanted = 2.0 if fn is not items_of_a_default else i + 1.0
+        assert fast(tn.ones(2)).tolist() == [wanted] * 2
+        counts = (COUNTS["n"], HELD.table["n"], HELD.rows[0], decorated.seen[0])  # type: ignore[attr-defined]
+        assert max(*counts, items_of_a_default.__defaults__[0][0]) == i + 1  # type: ignore[index]
+    with pytest.raises(Unsupported, match="something older than the call is written to"):
+        tn.compile(fn, backend=lambda gm, _: gm, fullgraph=True)(tn.ones(2))
+
+
+def test_items_of_what_the_call_made_stay_graphs() -> None:
+    def rows(x: tn.Tensor) -> dict[str, tn.Tensor]:
+        found, ordered = dict(), OrderedDict(a=x)  # noqa: C408
+        for i, key in enumerate("abc"):
+            found[key] = x * i
+        del found["a"]
+        ordered["b"] = found.get("b", x) + 1
+        return {**found, **{k: v + 1 for k, v in ordered.copy().items()}}
+
+    def pieces(x: tn.Tensor) -> list[tn.Tensor]:
+        made, out = tn.zeros(3, 2), [x] * 2
+        made[0], made[1, 1:] = x, 5
+        out[1] = made
+        return out
+
+    graphs: list[Any] = []
+
+    def keep(gm: Any, _: Any) -> Any:
+        graphs.append(gm)
+        return gm
+
+    for fn in (rows, pieces):
+        graphs.clear()
+        fast = tn.compile(fn, backend=keep, fullgraph=True)
+        for i in range(3):
+            x = tn.ones(2) * i
+            assert repr(fast(x)) == repr(fn(x))
+        assert len(graphs) == 1
 
 
 @pytest.mark.parametrize("how", HOW)

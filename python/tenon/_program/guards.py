@@ -18,6 +18,7 @@ from tenon._tape import call_modes
 from tenon.nn import Module
 
 _PLAIN = (bool, int, str, bytes, type(None))
+_CONTAINERS = (tuple, list, dict, set, frozenset)
 _MEMBERS = ("_parameters", "_buffers", "_modules")
 _UNSEEN = {
     *_MEMBERS, "_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks",
@@ -138,6 +139,12 @@ class Walk:
         return True
 
     def _inside(self, value: Any) -> Any:
+        own = getattr(value, "__dict__", None) if isinstance(value, _CONTAINERS) else None
+        if own:  # of a class of the program's
+            return self._held(value), self._dict(own)
+        return self._held(value)
+
+    def _held(self, value: Any) -> Any:
         if isinstance(value, (tuple, list)):
             if isinstance(value, list):
                 self.rows.append((LIST, value, None, tuple(value)))
@@ -192,7 +199,7 @@ class Walk:
 
     def _function(self, fn: types.FunctionType) -> Any:
         if _top(fn.__globals__.get("__name__")) in OURS:  # a decorator's has the function's names
-            return Same(fn), self.token(fn.__dict__.get("__wrapped__"))
+            return Same(fn), self._dict(fn.__dict__) if fn.__dict__ else None
         for name in ("__code__", "__defaults__", "__kwdefaults__"):
             self._attribute(fn, name)
         cells = tuple(map(self._cell, fn.__closure__ or ()))
@@ -222,7 +229,7 @@ class Walk:
         slots = [n for c in kind.__mro__ for n in _names(vars(c).get("__slots__", ()))]
         if kind.__module__ == "typing" or (is_ours(kind) and callable(value)):
             return Same(value)
-        if not slots and not isinstance(fields, dict):
+        if _hides(kind) or (not slots and not isinstance(fields, dict)):
             raise Unfit(f"what a {kind.__module__}.{kind.__qualname__} holds cannot be seen")
         found: list[Any] = [Same(value), self.token(kind)]
         for name in slots:
@@ -232,6 +239,15 @@ class Walk:
         if isinstance(fields, dict):
             found.append(self._dict(fields))
         return tuple(found)
+
+
+def _hides(kind: type) -> bool:
+    """Whether a class is made of one of C that keeps what no attribute tells: arrays, memory."""
+    return any(
+        isinstance(vars(c).get("__new__"), types.BuiltinFunctionType) and not is_ours(c)
+        for c in kind.__mro__
+        if c not in (object, types.SimpleNamespace)
+    )
 
 
 def _names(slots: Any) -> tuple[str, ...]:

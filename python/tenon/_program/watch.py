@@ -16,6 +16,7 @@ import operator
 import sys
 import sysconfig
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -44,6 +45,11 @@ _PURE -= {
     f for n, f in vars(operator).items()
     if n in ("setitem", "delitem") or (n.startswith("i") and f"__{n}__" in vars(operator)
                                        and n not in ("index", "inv", "invert"))
+}  # fmt: skip
+_CLASSES = (list, dict, set, deque)
+_READS = {
+    "copy", "count", "difference", "fromkeys", "get", "index", "intersection", "isdisjoint",
+    "issubset", "issuperset", "items", "keys", "symmetric_difference", "union", "values",
 }  # fmt: skip
 _PURE_METHODS = (str, bytes, tuple, int, float, frozenset, range, type(None))
 
@@ -84,9 +90,11 @@ _SIZES = {"shape", "size", "len", "numel", "nelement", "__len__"}
 
 # What changes more than a local variable.
 _WRITES = {
-    "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR",
-    "STORE_SLICE", "IMPORT_NAME", "ASYNC_GEN_WRAP", "SETUP_WITH", "BEFORE_WITH",
+    "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "ASYNC_GEN_WRAP",
+    "SETUP_WITH", "BEFORE_WITH",
 }  # fmt: skip
+# What may change a container, or a tensor, which is an operator.
+_ITEMS = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
 
 
 # Settings of the thread or the process that guards do not compare.
@@ -106,13 +114,15 @@ def _line(code: CodeType, line: int | None) -> str:
 def _write_in(code: CodeType) -> str | None:
     """Why the code may change what outlives it, or look at what nobody compares; None: neither."""
     line = code.co_firstlineno
+    # Python's library keeps containers in classes of its own, which nobody looks through.
+    writes = _WRITES | _ITEMS if code.co_filename.startswith(_LIBRARY) else _WRITES
     for name in _UNSEEN.intersection(code.co_names):
         return f"a look at {name} at {_line(code, line)}"
     for step in dis.get_instructions(code):
         # From 3.13 on `starts_line` says whether, and `line_number` which.
         line = getattr(step, "line_number", None) or int(step.starts_line or 0) or line
         outer = step.opname == "STORE_DEREF" and step.argval in code.co_freevars
-        if step.opname in _WRITES or outer:
+        if step.opname in writes or outer:
             return f"{step.opname} at {_line(code, line)}"
     return None
 
@@ -146,10 +156,10 @@ def _attributes(code: CodeType) -> tuple[str, ...]:
 
 
 @cache
-def _adds_in_place(code: CodeType) -> bool:
-    """Whether the code has `a += b` or one of its kin, which writes to a list as to a tensor."""
+def _writes_in_place(code: CodeType) -> bool:
+    """Whether the code has `a += b` or `a[i] = b`, which write to a list as to a tensor."""
     return any(
-        step.opname == "BINARY_OP" and step.argrepr.endswith("=")
+        step.opname in _ITEMS or (step.opname == "BINARY_OP" and step.argrepr.endswith("="))
         for step in dis.get_instructions(code)
     )
 
@@ -167,8 +177,12 @@ def _made_here(code: CodeType) -> frozenset[str]:
     return frozenset(found - others)
 
 
-def _is_own_container(frame: FrameType, owner: Any) -> bool:
-    """Whether a list, dict or set is one that the running function made, and makes each time."""
+def _of_container(frame: FrameType, fn: Any) -> bool:
+    """Whether a function of C is a method of a list, dict or set that reads, or of one that the
+    running function made, and makes each time."""
+    owner = getattr(fn, "__self__", None)
+    if fn.__name__ in _READS and (owner in _CLASSES or isinstance(owner, _CLASSES)):
+        return True
     if not isinstance(owner, (list, dict, set)):
         return False
     made = _made_here(frame.f_code)
@@ -182,7 +196,7 @@ class Watch:
         self.reason: str | None = None
         self.sized = False  # the course, or a number, may depend on sizes
         self.read: dict[tuple[int, str], tuple[Any, str, Any]] = {}
-        self._found: list[tuple[Any, Any, str]] = []  # what `+=` could write to, and how it was
+        self._found: list[tuple[Any, Any, str]] = []  # what could be written to, and how it was
         self._through: set[tuple[int, tuple[str, ...]]] = set()  # modules, and names asked of them
         self._remembered = 0  # of the names
         self.stop: Callable[[], None] | None = None  # called when there is a reason
@@ -242,9 +256,7 @@ class Watch:
         elif event == "call":
             if not self._is_aside(frame):
                 self._python(frame)
-        elif not self._is_pure(arg) and not _is_own_container(
-            frame, getattr(arg, "__self__", None)
-        ):
+        elif not self._is_pure(arg) and not _of_container(frame, arg):
             name = getattr(arg, "__qualname__", repr(arg))
             self.reason = f"a call of {name} at {_line(code, frame.f_lineno)}"
 
@@ -297,7 +309,7 @@ class Watch:
             self._module(space.get(name), names)
         for held in frame.f_locals.values():  # arguments, and what is around the function
             self._module(held, names)
-        if self.reason is None and _adds_in_place(code):
+        if self.reason is None and _writes_in_place(code):
             self._remember(frame)
 
     def _remember(self, frame: FrameType) -> None:
