@@ -80,6 +80,22 @@ def test_a_step_may_be_learnt() -> None:
     np.testing.assert_allclose(rate.grad, -2 * (0.8 * 2 + 1.6 * 4), rtol=1e-6)
 
 
+def test_gradients_of_the_product_that_nadam_keeps() -> None:
+    start, grad = drawn(2, tn.float64)
+    product = tn.tensor(0.4, dtype=tn.float64, requires_grad=True)
+
+    def run(product: tn.Tensor) -> tn.Tensor:
+        p = start.clone()
+        optimizer = optim.NAdam([p], lr=0.1, differentiable=True)
+        for _ in range(2):
+            p.grad = grad
+            optimizer.step()
+            optimizer.state[p]["mu_product"] = product
+        return p
+
+    assert tn.autograd.gradcheck(run, (product,))
+
+
 def test_what_cannot_be_recorded() -> None:
     p = tn.ones(2, requires_grad=True)
     p.grad = tn.ones(2)

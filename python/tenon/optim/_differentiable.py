@@ -108,7 +108,7 @@ def _nadam(w: Tensor, g: Tensor, s: States, o: dict[str, Any]) -> Tensor:
     (beta1, beta2), t = o["betas"], float(s["step"])
     mu, after = (beta1 * (1 - 0.5 * 0.96 ** (n * o["momentum_decay"])) for n in (t, t + 1))
     s["mu_product"] = s["mu_product"] * mu
-    product = float(s["mu_product"])
+    product = s["mu_product"].double()
     s["exp_avg"] = _toward(s["exp_avg"], g, 1 - beta1)
     s["exp_avg_sq"] = _squares(s["exp_avg_sq"], g, beta2)
     root = (s["exp_avg_sq"] / (1 - beta2**t)).sqrt() + o["eps"]
