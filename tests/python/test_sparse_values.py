@@ -290,3 +290,12 @@ def test_a_memory_format_is_one_of_strided_tensors(layout):
             make(x, memory_format=tn.contiguous_format)
         made = make(x, layout=tn.strided, memory_format=tn.contiguous_format)
         assert made.layout is tn.strided
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_layout_that_a_tensor_has_may_be_named(layout):
+    x = compressed(tn.eye(6), layout)
+    for make in (tn.zeros_like, tn.empty_like):
+        for made in (make(x, layout=x.layout), make(input=x, layout=x.layout)):
+            assert made.layout is x.layout and made.shape == x.shape and made._nnz() == 0
+    assert tn.equal(tn.ones_like(x, layout=x.layout).values(), tn.ones_like(x.values()))

@@ -229,6 +229,9 @@ def created(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """What a call of a factory with a sparse `layout` gives: a tensor without elements. One with
     the layout strided gives what it does for a strided tensor like its first argument."""
     layout = kwargs.pop("layout")
+    like = args[0] if args else kwargs.get("input")
+    if isinstance(like, Tensor) and like.layout is layout:
+        return getattr(Tensor if name.startswith("new_") else _ops, name)(*args, **kwargs)
     if layout is _C.strided:
         like, *rest = args or (kwargs.pop("input"),)
         strided = _ops.empty(like.shape, dtype=like.dtype, device=like.device)
