@@ -7,6 +7,7 @@ import ctypes
 import gc
 import inspect
 import pickle
+import threading
 import types
 import weakref
 from collections import OrderedDict, deque
@@ -142,6 +143,15 @@ def test_what_objects_hold_beside_attributes(how: Made) -> None:
         ARRAY[0] = MEMORY[0] = QUEUE[0] = SCALED.scale = SCALED_ROWS.scale = i
         for fast in looks:
             assert fast(tn.ones(2)).tolist() == [i, i]
+
+
+@pytest.mark.parametrize("made", [types.SimpleNamespace(), threading.local()])
+def test_what_attributes_alone_tell_stays_a_graph(made: Any) -> None:
+    made.scale = 2
+    fast = tn.compile(lambda x: x * made.scale, backend=lambda gm, _: gm, fullgraph=True)
+    assert fast(tn.ones(2)).tolist() == [2.0, 2.0]
+    made.scale = 3
+    assert fast(tn.ones(2)).tolist() == [3.0, 3.0]
 
 
 COUNTS = {"n": 0}

@@ -7,6 +7,7 @@ import functools
 import gc
 import re
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
@@ -246,7 +247,7 @@ def _hides(kind: type) -> bool:
     return any(
         isinstance(vars(c).get("__new__"), types.BuiltinFunctionType) and not is_ours(c)
         for c in kind.__mro__
-        if c not in (object, types.SimpleNamespace)
+        if c not in (object, types.SimpleNamespace, threading.local)
     )
 
 
