@@ -115,14 +115,20 @@ tn_status tni_infer__grid_sample_curve(tn_infer *inf, const void *args) {
 
 /* ---- Grids -------------------------------------------------------------------------------------*/
 
-/* n places from -1 to 1; without corners the middles of n pieces of that. One place is 0. */
+/* n places from -1 to 1; without corners the middles of n pieces of that, each rounded as PyTorch's:
+ * an image at its own places is read at whole numbers, where the gradient is another on either side.
+ * One place is 0. */
 static tn_tensor *places(tni_scope *s, const tn_tensor *like, int64_t n, bool corners) {
+    tn_scalar_box box;
     tn_tensor *r = NULL;
-    double end = n < 2 ? 0 : corners ? 1 : (double)(n - 1) / (double)n;
+    double end = n < 2 ? 0 : 1;
     if (s->st != TN_OK) return NULL;
     tn_status st = tn_linspace(tn_scalar_float(-end), tn_scalar_float(end), n,
                                tn_tensor_dtype(like), tni_device_of(like), &r);
-    return scope_take(s, st, r);
+    r = scope_take(s, st, r);
+    if (corners || n < 2) return r;
+    r = scope_mul_number(s, r, (double)(n - 1));
+    return scope_true_divide(s, r, tn_scalar_box_init(&box, tn_scalar_float((double)n)));
 }
 
 tn_status tni_composite_affine_grid_generator(const void *args, tn_tensor **rets) {
