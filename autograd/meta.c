@@ -76,13 +76,13 @@ void tni_meta_free(tn_agmeta *m) {
     m->next_free = tni_agt.dying_metas;
     tni_agt.dying_metas = m;
     if (tni_agt.freeing_metas) return;
-    tni_agt.freeing_metas = 1;
+    tni_agt.freeing_metas = true;
     while (tni_agt.dying_metas) {
         tn_agmeta *d = tni_agt.dying_metas;
         tni_agt.dying_metas = d->next_free;
         let_go(d);
     }
-    tni_agt.freeing_metas = 0;
+    tni_agt.freeing_metas = false;
 }
 
 tn_status tni_meta_link(tn_tensor *base, tn_tensor *view) {

@@ -35,7 +35,7 @@ static void drop_thread_lists(void) {
 
 void tni_ag_thread_exit_hook(void) {
     if (TN_LIKELY(tni_agt.exit_hook)) return;
-    tni_agt.exit_hook = 1;
+    tni_agt.exit_hook = true;
     tni_os_at_thread_exit(drop_thread_lists);
 }
 

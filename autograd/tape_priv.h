@@ -304,9 +304,9 @@ tn_status tni_refuse_view(const tn_tensor *view, bool base);
 tn_status tni_move_cell(tn_tensor *t, tn_node *n, uint32_t nr);
 /* Makes node n, which has edges, the history of t after a change in place. */
 tn_status tni_rebase(tn_tensor *t, tn_node *n, uint32_t nr);
-/* Whether an operator may change out; args: those of a call that is recorded, else NULL. */
 /* Refuses a recorded write to a tensor that is no part of the transform that runs. */
 tn_status tni_check_captured(const tn_op *op, const tn_tensor *t);
+/* Whether an operator may change out; args: those of a call that is recorded, else NULL. */
 tn_status tni_check_inplace(const tn_op *op, const void *args, tn_tensor *out);
 tn_status tni_copy_original(tn_tensor *t, tn_tensor **ret_copy);
 /* A header of t's dtype, device, shape and strides, without data. */
@@ -356,11 +356,11 @@ typedef struct tni_ag_thread {
     tni_hook_set *saved_hooks;
     uint32_t saved_depth; /* how many they are */
     uint32_t saved_floor; /* how many of them were there when the running pass began */
-    uint32_t exit_hook;
-    uint32_t check_nan;
-    uint32_t detect_anomaly;
-    uint32_t freeing_metas; /* such a loop is running */
-    uint32_t transforms;    /* how many the thread has entered */
+    bool exit_hook;
+    bool check_nan;
+    bool detect_anomaly;
+    bool freeing_metas;  /* such a loop is running */
+    uint32_t transforms; /* how many the thread has entered */
     struct tni_transform *transform;
 } tni_ag_thread;
 extern TN_TLS tni_ag_thread tni_agt;

@@ -206,7 +206,7 @@ static bool find_shapes(composed *c) {
     const struct tni_watcher *watcher = tni_tls.watcher;
     tni_tls.layers = 0;
     tni_tls.watcher = NULL;
-    tni_tls.drew = 0;
+    tni_tls.drew = false;
     tni_grad_off();
     tn_status st = compose_on_meta(c);
     tni_grad_on();

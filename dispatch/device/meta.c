@@ -71,7 +71,7 @@ const tn_cell *tni_meta_cell(const tn_op *op) {
     static const tni_plugin core = {.name = name, .version = version, .active = 1};
     static const tn_cell cell = {
         .fn = infer_only, .plugin = &core, .device = TN_META_SLOT, .dtype = TN_DTYPE_ANY};
-    if (op->flags & TNI_OP_RANDOM) tni_tls.drew = 1;
+    if (op->flags & TNI_OP_RANDOM) tni_tls.drew = true;
     return op->flags & TNI_OP_DYNAMIC ? NULL : &cell;
 }
 

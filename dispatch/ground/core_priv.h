@@ -90,8 +90,8 @@ typedef struct tni_thread {
     uint32_t inference;
     tn_tensor *free_tensors;
     int32_t free_tensor_count;
-    uint32_t exit_hook; /* the free list is emptied at thread exit */
-    uint32_t drew;      /* a random operator has run on meta (meta.c) */
+    bool exit_hook;     /* the free list is emptied at thread exit */
+    bool drew;          /* a random operator has run on meta (meta.c) */
     uint32_t formulas;  /* gradients of operators that are being computed */
     uint32_t transform; /* number of the innermost that runs (autograd/transform.c), or 0 */
     struct tni_scratch *scratch;       /* memory lent to the running kernel */

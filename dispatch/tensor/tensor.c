@@ -59,7 +59,7 @@ static TN_NOINLINE bool list_takes(tn_tensor *t) {
         free(block_of(t));
         return false;
     }
-    tni_tls.exit_hook = 1;
+    tni_tls.exit_hook = true;
     tni_os_at_thread_exit(drop_free_tensors);
     return true;
 }
