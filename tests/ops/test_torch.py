@@ -23,16 +23,13 @@ DTYPES = [
 # What PyTorch computes and Tenon does not yet, by operator: kernels of these dtypes are missing.
 # A gap that closes fails here until its line is taken out.
 INTEGERS = "uint8 int8 int16 int32 int64"
-COMPLEX = "complex64 complex128"
 GAPS = {
     "relu6": "uint8",
     "native_layer_norm": "float16 bfloat16",
     "native_batch_norm": "float16 bfloat16",
     **dict.fromkeys(("interpolate", "upsample_nearest2d", "upsample_bilinear2d"), "uint8"),
     "affine_grid_generator": INTEGERS,
-    "lstm_cell": COMPLEX,
-    "gru_cell": COMPLEX,
-    "rnn_tanh_cell": f"{INTEGERS} {COMPLEX}",
+    "rnn_tanh_cell": INTEGERS,
     "rnn_relu_cell": INTEGERS,
     "matrix_exp": "float16 bfloat16",  # PyTorch's are NaN
 }
