@@ -218,7 +218,7 @@ tn_status tni_sparse_like_empty(const tn_op *op, void *args, tn_tensor **rets) {
 tn_status tni_sparse_new_empty(const tn_op *op, void *args, tn_tensor **rets) {
     const tn_new_zeros_args *a = args;
     tn_tensor *t = tni_t(a->input), *index, *plain = NULL, *values;
-    int64_t sizes[TN_MAX_DIMS + 1], n = a->size.n, device = a->device;
+    int64_t sizes[TN_MAX_DIMS + 1], n = a->size.n, device = a->device, bounds = 0;
     int32_t layout = tn_tensor_layout(t);
     tni_scope s = {0};
     _Static_assert(offsetof(tn_new_zeros_args, device) == offsetof(tn_new_empty_args, device),
@@ -229,6 +229,10 @@ tn_status tni_sparse_new_empty(const tn_op *op, void *args, tn_tensor **rets) {
         return tn_fail(
             TN_E_STATE, 1, "%s(): a tensor of layout %s cannot be made from sizes %s alone",
             op->info.name, tn_layout_name(layout), tni_shape_text((int32_t)n, a->size.v));
+    if (layout != TN_LAYOUT_COO &&
+        __builtin_add_overflow(a->size.v[tni_by_rows(layout) ? n - 2 : n - 1], 1, &bounds))
+        return tn_fail(TN_E_VALUE, 1, "%s(): a tensor of shape %s is larger than the address space",
+                       op->info.name, tni_shape_text((int32_t)n, a->size.v));
     if (layout == TN_LAYOUT_COO) {
         const int64_t none[2] = {n, 0};
         index = SCOPE(&s, tn_zeros(tn_ints_of(none, 2), TN_I64, device, scope_slot(&s)));
@@ -239,7 +243,7 @@ tn_status tni_sparse_new_empty(const tn_op *op, void *args, tn_tensor **rets) {
         tn_ints none = tn_ints_of(sizes, n - 1);
         plain = SCOPE(&s, tn_zeros(none, TN_I64, device, scope_slot(&s)));
         values = SCOPE(&s, tn_zeros(none, dtype, device, scope_slot(&s)));
-        sizes[n - 2] = a->size.v[tni_by_rows(layout) ? n - 2 : n - 1] + 1;
+        sizes[n - 2] = bounds;
         index = SCOPE(&s, tn_zeros(none, TN_I64, device, scope_slot(&s)));
     }
     tn_tensor *r =

@@ -303,21 +303,24 @@ static tn_tensor *between_zeros(tni_scope *s, tn_tensor *values, int64_t dim, in
 }
 
 /* What the tensors have of a dimension, together; those without it are refused later. */
-static int64_t joined_size(tn_views tensors, int64_t dim) {
-    int64_t size = 0;
+static tn_status joined_size(tn_views tensors, int64_t dim, int64_t *ret_size) {
+    *ret_size = 0;
     for (int64_t i = 0; i < tensors.n; i++)
-        if (dim < tensors.v[i]->ndim) size += tensors.v[i]->shape[dim];
-    return size;
+        if (dim < tensors.v[i]->ndim &&
+            __builtin_add_overflow(*ret_size, tensors.v[i]->shape[dim], ret_size))
+            return tn_fail(TN_E_VALUE, 0, "cat: the result is too large");
+    return TN_OK;
 }
 
 tn_status tni_sparse_cat(const tn_op *op, void *args, tn_tensor **rets) {
     const tn_cat_args *a = args;
-    int64_t shape[TN_MAX_DIMS], dim, shift = 0, n = a->tensors.n;
+    int64_t shape[TN_MAX_DIMS], dim, size, shift = 0, n = a->tensors.n;
     tn_tensor *first = tni_t(a->tensors.v[0]), *r = NULL, *at = NULL, *all = NULL;
     tn_tensor_list index = {calloc((size_t)n, sizeof(tn_tensor *)), n};
     tn_tensor_list values = {calloc((size_t)n, sizeof(tn_tensor *)), n};
     tn_status st = index.v && values.v ? TN_OK : tn_fail(TN_E_MEMORY, -1, "out of memory");
     if (st == TN_OK) st = tni_wrap_dim(a->dim, first->v.ndim, &dim);
+    if (st == TN_OK) st = joined_size(a->tensors, dim, &size);
     if (st != TN_OK) goto out;
     memcpy(shape, first->v.shape, sizeof shape[0] * (size_t)first->v.ndim);
     for (int64_t i = 0; i < n && st == TN_OK; i++) {
@@ -351,8 +354,7 @@ tn_status tni_sparse_cat(const tn_op *op, void *args, tn_tensor **rets) {
             if (s.st == TN_OK) s.st = tn_cat((tn_tensors){part, 3}, 0, &moved);
             own = scope_take(&s, s.st, moved);
         } else if (s.st == TN_OK && dim >= tn_sparse_dim(t)) {
-            v = between_zeros(&s, v, dim - tn_sparse_dim(t) + 1, shift,
-                              joined_size(a->tensors, dim));
+            v = between_zeros(&s, v, dim - tn_sparse_dim(t) + 1, shift, size);
         }
         if (s.st == TN_OK) {
             index.v[i] = tn_tensor_ref(own);
@@ -362,7 +364,7 @@ tn_status tni_sparse_cat(const tn_op *op, void *args, tn_tensor **rets) {
         st = scope_finish(&s, NULL, NULL);
     }
     if (st != TN_OK) goto out;
-    shape[dim] = shift;
+    shape[dim] = size;
     if ((st = tn_cat((tn_tensors){index.v, n}, 1, &at))) goto out;
     if ((st = tn_cat((tn_tensors){values.v, n}, 0, &all))) goto out;
     st = tn__sparse_make(at, NULL, all, tn_ints_of(shape, first->v.ndim), TN_LAYOUT_COO, 0, &r);

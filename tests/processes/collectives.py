@@ -355,6 +355,30 @@ def check_functional_lists() -> None:
     assert got.item() == (RANK - 1) % SIZE
 
 
+def check_default_device() -> None:
+    """A program's default device is where its tensors are made, not what lies between."""
+    with torch.device("meta"):
+        mine = torch.full((RANK + 1,), float(RANK), device="cpu")
+        everyone = [torch.empty(r + 1, device="cpu") for r in RANKS]
+        dist.all_gather(everyone, mine)
+        for r in RANKS:
+            same(everyone[r], np.full(r + 1, r))
+        dist.all_gather(even := [torch.empty(1, device="cpu") for _ in RANKS], mine[:1])
+        assert [t.item() for t in even] == list(RANKS)
+        parts = [torch.full((2,), 10.0 * RANK + r, device="cpu") for r in RANKS]
+        got = torch.empty(2, device="cpu")
+        dist.reduce_scatter(got, parts)
+        same(got, np.full(2, sum(10 * r + RANK for r in RANKS)))
+        swapped = [torch.empty(2, device="cpu") for _ in RANKS]
+        dist.all_to_all(swapped, parts)
+        assert [t[1].item() for t in swapped] == [10 * r + RANK for r in RANKS]
+        dist.scatter(got, parts if RANK == 1 else None, src=1)
+        same(got, np.full(2, 10 + RANK))
+        into = swapped if RANK == 0 else None
+        dist.gather(got, into, dst=0)
+        assert into is None or [t[0].item() for t in into] == [10 + r for r in RANKS]
+
+
 def check_default_store() -> None:
     if sys.argv[1] == "mpi":
         return  # whose processes meet elsewhere

@@ -42,4 +42,4 @@ def test_what_was_trained_is_trained_behind_the_norm(of_weight, of_bias):
         layer.bias = None if of_bias is None else layer.bias.requires_grad_(of_bias)
         fused = fuse(layer.eval(), nn.BatchNorm1d(3).eval())
         assert fused.weight.requires_grad is of_weight
-        assert fused.bias.requires_grad is (of_weight if of_bias is None else of_bias)
+        assert fused.bias.requires_grad is (of_bias is True)  # as PyTorch has it

@@ -264,13 +264,8 @@ def test_inputs_that_are_no_rows():
         gradcheck(tenon.sin, repeated)
 
 
-class WrongSecond(Function):
+class WrongSecond(WrongCube):
     """A cube whose gradient is right and has none itself."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
 
     @staticmethod
     def backward(ctx, grad):

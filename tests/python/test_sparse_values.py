@@ -299,3 +299,16 @@ def test_the_layout_that_a_tensor_has_may_be_named(layout):
         for made in (make(x, layout=x.layout), make(input=x, layout=x.layout)):
             assert made.layout is x.layout and made.shape == x.shape and made._nnz() == 0
     assert tn.equal(tn.ones_like(x, layout=x.layout).values(), tn.ones_like(x.values()))
+
+
+def test_sizes_that_are_too_large_together() -> None:
+    """Sizes that no number holds are refused before anything is made of them."""
+    long = tn.sparse_coo_tensor(tn.tensor([[0]]), tn.tensor([1.0]), (2**60,))
+    wide = tn.sparse_coo_tensor(tn.zeros(1, 0, dtype=tn.int64), tn.zeros(0, 2**62), (0, 2**62))
+    for joined, dim in (([long] * 8, 0), ([wide] * 2, 1)):
+        with pytest.raises(ValueError, match="cat: the result is too large"):
+            tn.cat(joined, dim)
+    assert tn.cat([long] * 3).shape == (3 * 2**60,)
+    for layout, size in ((tn.sparse_csr, (2**63 - 1, 2)), (tn.sparse_csc, (2, 2**63 - 1))):
+        with pytest.raises(ValueError, match="larger than the address space"):
+            tn.eye(3).to_sparse(layout=layout).new_zeros(size)

@@ -353,7 +353,13 @@ tn_tensor *tnp_tensor_from(PyObject *data, int32_t dtype, int copy) {
 
 /* ---- Functions ---------------------------------------------------------------------------------*/
 
-/* Moves, marks and wraps; takes over t. */
+/* Marks and wraps; takes over t. */
+static PyObject *marked(tn_tensor *t, bool requires_grad) {
+    if (t && requires_grad && tnp_check(tn_set_requires_grad(t, 1)) < 0) tn_tensor_unref(&t);
+    return t ? tnp_wrap(t) : NULL;
+}
+
+/* The same on a device, where none is given on the default one. */
 static PyObject *finish(tn_tensor *t, PyObject *device, bool requires_grad) {
     tn_device d;
     if (device == Py_None) device = NULL;
@@ -368,8 +374,7 @@ static PyObject *finish(tn_tensor *t, PyObject *device, bool requires_grad) {
         tn_tensor_unref(&t);
         t = moved;
     }
-    if (t && requires_grad && tnp_check(tn_set_requires_grad(t, 1)) < 0) tn_tensor_unref(&t);
-    return t ? tnp_wrap(t) : NULL;
+    return marked(t, requires_grad);
 }
 
 static bool dtype_arg(PyObject *o, int32_t *ret_dtype) {
@@ -506,7 +511,7 @@ static PyObject *py_frombuffer(PyObject *unused, PyObject *args, PyObject *kwarg
         if (tnp_check(st) < 0) tn_tensor_unref(&keep);
     }
     tn_tensor_unref(&raw);
-    return finish(t, NULL, requires_grad != 0);
+    return marked(t, requires_grad != 0); /* over the buffer, whatever the default device is */
 }
 
 static PyObject *py_from_dlpack(PyObject *unused, PyObject *args, PyObject *kwargs) {

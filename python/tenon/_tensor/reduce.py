@@ -30,12 +30,12 @@ def rebuild(
         else:
             t = _C._ops.empty_strided(shape, strides, dtype=kind, device=place)
     elif strides is None:
-        t = _C._ops.empty(shape, dtype=kind)
+        t = _C._ops.empty(shape, dtype=kind, device="cpu")
         t._from_bytes(data)
     else:
-        row = _C._ops.empty(len(data) // kind.itemsize, dtype=kind)
+        row = _C._ops.empty(len(data) // kind.itemsize, dtype=kind, device="cpu")
         row._from_bytes(data)
-        t = _C._ops.empty(0, dtype=kind).set_(row, 0, shape, strides)
+        t = _C._ops.empty(0, dtype=kind, device="cpu").set_(row, 0, shape, strides)
     if where not in ("cpu", "meta"):
         t = t.to(device(where))
     return t.requires_grad_() if requires_grad else t

@@ -41,7 +41,7 @@ def _mapped(filename: Any, shared: bool, nbytes: int) -> Tensor:
                 )
             os.posix_fallocate(fd, 0, nbytes)
         if not nbytes:
-            return tenon.empty(0, dtype=tenon.uint8)
+            return tenon.empty(0, dtype=tenon.uint8, device="cpu")
         access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
         return tenon.frombuffer(mmap.mmap(fd, nbytes, access=access), dtype=tenon.uint8)
     finally:
@@ -244,7 +244,7 @@ class UntypedStorage(_StorageBase):
 
 
 def _rebuild_untyped(data: bytes, where: str) -> UntypedStorage:
-    row = tenon.empty(len(data), dtype=tenon.uint8)
+    row = tenon.empty(len(data), dtype=tenon.uint8, device="cpu")
     row._from_bytes(data)
     return UntypedStorage(row if where == "cpu" else row.to(where))
 
@@ -395,5 +395,5 @@ def from_file(
     """A tensor of `size` elements over the start of a file."""
     kind = dtype or tenon.get_default_dtype()
     row = _mapped(filename, bool(shared), (size or 0) * kind.itemsize)
-    t = tenon.empty(0, dtype=kind).set_(row, 0, (size or 0,), (1,))
+    t = tenon.empty(0, dtype=kind, device="cpu").set_(row, 0, (size or 0,), (1,))
     return t.requires_grad_() if kwargs.get("requires_grad") else t

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def _bytes(obj: Any) -> Tensor:
-    return tenon.frombuffer(bytearray(pickle.dumps(obj)), dtype=tenon.uint8).cpu()
+    return tenon.frombuffer(bytearray(pickle.dumps(obj)), dtype=tenon.uint8)
 
 
 def _object(data: Tensor) -> Any:

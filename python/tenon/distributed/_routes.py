@@ -95,7 +95,8 @@ class Route:
 
     def empty(self, count: int, dtype: Any) -> Tensor:
         """Packed memory for a result."""
-        return tenon.empty(count, dtype=dtype, device=self.device)
+        where = "cpu" if self.device is None else self.device  # whatever a program's default is
+        return tenon.empty(count, dtype=dtype, device=where)
 
     def reduce(self, later: bool, count: int, **what: Any) -> _engine.Operation:
         """Starts a reduction of numbers."""

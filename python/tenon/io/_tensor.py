@@ -43,7 +43,7 @@ def plugin_of(kind: dtype) -> str | None:
 def raw_row(t: Tensor) -> Tensor:
     """The elements as a row of bytes, which any program can read."""
     row = elements_of(t)
-    return row.view(tenon.uint8) if row.numel() else tenon.empty(0, dtype=tenon.uint8)
+    return row.view(tenon.uint8) if row.numel() else tenon.empty(0, dtype=tenon.uint8, device="cpu")
 
 
 def from_raw(row: Tensor, name: str, plugin: str, shape: tuple[int, ...]) -> Tensor:
@@ -60,7 +60,7 @@ def from_raw(row: Tensor, name: str, plugin: str, shape: tuple[int, ...]) -> Ten
     count = 1
     for n in shape:
         count *= n
-    size = tenon.empty(0, dtype=kind).element_size()
+    size = kind.itemsize
     if row.dim() != 1 or row.dtype != tenon.uint8 or row.numel() != count * size:
         raise FileFormatError(f"a tensor of size {shape} and dtype {name} has {row.numel()} bytes")
     if not row.is_contiguous():  # which might be one byte a million times
@@ -79,7 +79,7 @@ def read_exactly(
     The memory is a tensor's, because it comes from an allocator that keeps pages at hand and does
     not fill them with zeros first: with a fresh bytearray, that takes longer than the reading.
     """
-    data = bytes_of(tenon.empty(size, dtype=tenon.uint8))
+    data = bytes_of(tenon.empty(size, dtype=tenon.uint8, device="cpu"))
     done = 0
     part = PART if seen else size
     while done < size:
@@ -139,7 +139,7 @@ class Block:
                 self._turn(kind)
             count = len(self.data) // ITEMSIZE[kind]
             if count == 0:
-                t = tenon.empty(0, dtype=dtype_of(kind))
+                t = tenon.empty(0, dtype=dtype_of(kind), device="cpu")
             else:
                 t = tenon.frombuffer(self.data, dtype=dtype_of(kind), count=count)
             if self.where is not None and self.where.type != "cpu":
@@ -198,14 +198,16 @@ class SkipData:
 
 def written(row: Tensor) -> Tensor:
     """What a checkpoint holds of a storage that is a row."""
-    return tenon.zeros(row.shape, dtype=row.dtype) if SkipData.on() else elements_of(row)
+    if SkipData.on():
+        return tenon.zeros(row.shape, dtype=row.dtype, device="cpu")
+    return elements_of(row)
 
 
 def storage_row(t: Tensor) -> Tensor:
     """The whole storage as a row of t's dtype, in the memory of the CPU."""
     count = t._storage_bytes() // t.element_size()
     if SkipData.on():
-        return tenon.zeros(count, dtype=t.dtype)
+        return tenon.zeros(count, dtype=t.dtype, device="cpu")
     row = tenon.empty(0, dtype=t.dtype, device=t.device)
     row.set_(t.detach(), 0, (count,), (1,))
     return row.cpu()

@@ -51,7 +51,7 @@ def _nibbles(data: Tensor) -> Tensor:
 
 def _fifth_bits(data: Tensor) -> Tensor:
     """The bits of four bytes, each where the fifth bit of a number is."""
-    steps = tenon.arange(8, dtype=tenon.uint8)
+    steps = tenon.arange(8, dtype=tenon.uint8, device="cpu")
     return ((data.unsqueeze(-1) >> steps & 1) << 4).flatten(1)
 
 
@@ -91,7 +91,7 @@ def _q4_k(b: Tensor) -> Tensor:
 
 def _q5_k(b: Tensor) -> Tensor:
     factors, offsets = _scales(b)
-    parts = tenon.arange(8, dtype=tenon.uint8).unsqueeze(-1)
+    parts = tenon.arange(8, dtype=tenon.uint8, device="cpu").unsqueeze(-1)
     fifth = (b[:, 16:48].unsqueeze(1) >> parts & 1) << 4
     numbers = (_nibbles(b[:, 48:].reshape(-1, 4, 32)).reshape(-1, 8, 32) | fifth).float()
     return factors.unsqueeze(-1) * numbers - offsets.unsqueeze(-1)
@@ -99,7 +99,7 @@ def _q5_k(b: Tensor) -> Tensor:
 
 def _q6_k(b: Tensor) -> Tensor:
     low = _nibbles(b[:, :128].reshape(-1, 2, 64)).reshape(-1, 2, 4, 32)
-    steps = tenon.tensor([0, 2, 4, 6], dtype=tenon.uint8).unsqueeze(-1)
+    steps = tenon.tensor([0, 2, 4, 6], dtype=tenon.uint8, device="cpu").unsqueeze(-1)
     high = (b[:, 128:192].reshape(-1, 2, 1, 32) >> steps & 3) << 4
     numbers = ((low | high).float() - 32).reshape(-1, 16, 16)
     factors = _half(b, 208) * b[:, 192:208].contiguous().view(tenon.int8).float()

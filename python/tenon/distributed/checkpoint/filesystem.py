@@ -44,7 +44,7 @@ def _packed(t: Tensor) -> bytes:
 
 
 def _unpacked(data: bytes, dtype: tenon.dtype, shape: list[int]) -> Tensor:
-    flat = tenon.frombuffer(bytearray(data), dtype=tenon.uint8).cpu() if data else tenon.empty(
+    flat = tenon.frombuffer(bytearray(data), dtype=tenon.uint8) if data else tenon.empty(
         0, dtype=tenon.uint8, device="cpu"
     )  # fmt: skip
     return flat.view(dtype).view(shape)

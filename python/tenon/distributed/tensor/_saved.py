@@ -82,7 +82,7 @@ def spec_of(
     layout: Layout = normal([_placement(p) for p in placements], len(shape))
     mesh = DeviceMesh.of_saved(
         device_type,
-        tenon.tensor(ranks, dtype=tenon.int64).reshape(sizes),
+        tenon.tensor(ranks, dtype=tenon.int64, device="cpu").reshape(sizes),
         None if names is None else tuple(names),
         coordinate,
     )

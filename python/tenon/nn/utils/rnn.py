@@ -157,7 +157,7 @@ def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Packs a padded batch; lengths must fall unless enforce_sorted is False."""
-    lengths = tenon.as_tensor(lengths, dtype=tenon.int64)
+    lengths = tenon.as_tensor(lengths, dtype=tenon.int64, device="cpu")
     order = None
     if not enforce_sorted:
         lengths, order = tenon.sort(lengths, descending=True)
@@ -192,7 +192,8 @@ def pack_padded_sequence(
         )
     batch_sizes = [sum(1 for n in sizes if n > t) for t in range(sizes[0])]
     data = tenon.cat([rows[t, :n] for t, n in enumerate(batch_sizes)])
-    return PackedSequence(data, tenon.tensor(batch_sizes, dtype=tenon.int64), order, None)
+    counts = tenon.tensor(batch_sizes, dtype=tenon.int64, device="cpu")
+    return PackedSequence(data, counts, order, None)
 
 
 def pad_packed_sequence(
@@ -218,6 +219,7 @@ def pad_packed_sequence(
     lengths = tenon.tensor(
         [sum(1 for n in batch_sizes if n > b) for b in range(batch_sizes[0])],
         dtype=tenon.int64,
+        device="cpu",
     )
     if batch_first:
         padded = padded.transpose(0, 1)
@@ -229,7 +231,7 @@ def pad_packed_sequence(
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Packs a list of sequences."""
-    lengths = tenon.tensor([s.size(0) for s in sequences], dtype=tenon.int64)
+    lengths = [s.size(0) for s in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 

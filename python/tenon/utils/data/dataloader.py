@@ -62,7 +62,7 @@ def _columns(dataset: Any) -> tuple[tuple[Any, ...], Any] | None:
 
 
 def _gather(tensors: tuple[Any, ...], chosen: Any, indices: list[int]) -> list[Any]:
-    rows = tenon.tensor(indices if chosen is None else [chosen[i] for i in indices])
+    rows = tenon.tensor(indices if chosen is None else [chosen[i] for i in indices], device="cpu")
     return [t.index_select(0, rows) for t in tensors]
 
 

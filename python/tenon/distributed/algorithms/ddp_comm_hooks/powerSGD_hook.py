@@ -90,7 +90,8 @@ def powerSGD_hook(state: PowerSGDState, bucket: Any) -> Future[Tensor]:  # noqa:
         rank = min(*matrix.shape, state.rank)
         q = state.factors.get((bucket.index(), i)) if state.warm_start else None
         if q is None:
-            q = tenon.randn(matrix.shape[1], rank, generator=state.generator).to(matrix)
+            size = matrix.shape[1], rank
+            q = tenon.randn(size, generator=state.generator, device="cpu").to(matrix)
         p = _orthogonal(_average(state, matrix @ _orthogonal(q, state.epsilon)), state.epsilon)
         q = _average(state, matrix.t() @ p)
         state.factors[bucket.index(), i] = q
