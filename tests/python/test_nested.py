@@ -363,3 +363,21 @@ def test_components_that_leave_room() -> None:
     for layout in (tn.jagged, tn.strided):
         with pytest.raises(RuntimeError, match="within the 5 places"):
             nested.narrow(tn.tensor(rows), 1, 4, tn.tensor([1, 2, 1]), layout)
+
+
+@pytest.mark.parametrize(
+    ("cut", "words"),
+    [
+        (lambda n: n.chunk(0), "chunk expects `chunks` to be greater than 0, got: 0"),
+        (lambda n: n.chunk(-1), "greater than 0, got: -1"),
+        (lambda n: n.split(0), "sizes are numbers from 1, got 0"),
+        (lambda n: n.split([3, -1]), r"sizes are numbers from 1, got \[3, -1\]"),
+        (lambda n: n.split([1, 2]), r"sizes \[1, 2\] do not add up to 2 components"),
+        (lambda n: n.narrow(0, -1, 1), r"start \(-1\) \+ length \(1\) exceeds the 2 components"),
+    ],
+)
+def test_lists_that_cannot_be_cut_so(cut, words):
+    two = tn.nested.nested_tensor([tn.ones(2, 3), tn.zeros(4, 3)], layout=tn.jagged)
+    with pytest.raises(RuntimeError, match=words):
+        cut(two)
+    assert [len(part.unbind()) for part in two.chunk(2)] == [1, 1]

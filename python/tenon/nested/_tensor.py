@@ -261,11 +261,16 @@ def _over_list(
 
 
 def _chunk(self: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor, ...]:
+    if chunks < 1:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     return _split(self, max(-(-len(self._parts) // chunks), 1))
 
 
 def _split(self: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:
     count = len(self._parts)
+    sizes = [split_size] if isinstance(split_size, int) else split_size
+    if any(n < 1 for n in sizes):
+        raise RuntimeError(f"split(): sizes are numbers from 1, got {split_size}")
     if isinstance(split_size, int):
         split_size = [min(split_size, count - i) for i in range(0, count, split_size)]
     if sum(split_size) != count:
