@@ -408,6 +408,18 @@ def test_a_launcher_says_what_a_process_has_recorded(tmp_path: Path) -> None:
     assert "raise KeyError" in message["extraInfo"]["py_callstack"]
 
 
+@pytest.mark.parametrize("text", ["", "no", "3", "{}", '{"message": {}}', '{"message": [1]}'])
+def test_a_record_that_is_none_is_left_out(text: str) -> None:
+    write = "import os; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write(" + repr(text) + ")"
+    command = [sys.executable, "-m", "tenon", "launch", "--no-python", sys.executable, "-c"]
+    job = subprocess.run(
+        [*command, write + "; raise SystemExit(5)"], capture_output=True, text=True
+    )
+    said = ": [1]" if "[1]" in text else ""
+    assert job.returncode == 5
+    assert re.fullmatch(rf"launch: .* exit code 5{re.escape(said)}; giving up\n", job.stderr)
+
+
 def test_streams_go_where_they_shall(tmp_path: Path) -> None:
     """To files, to the launcher's own streams, or to both, by rank."""
     logs = tmp_path / "logs"

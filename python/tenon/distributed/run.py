@@ -177,12 +177,13 @@ class Job:
         try:
             text = file.read_text()
             message = json.loads(text)["message"]
+            said = message["message"] if isinstance(message, dict) else message
         except (OSError, ValueError, KeyError, TypeError):
             return ""
         if (above := os.environ.get("TORCHELASTIC_ERROR_FILE")) is not None:
             with contextlib.suppress(OSError):
                 Path(above).write_text(text)
-        return f": {message['message'] if isinstance(message, dict) else message}"
+        return f": {said}"
 
     def stop(self, first: int = signal.SIGTERM) -> None:
         """Ends those that still run."""
