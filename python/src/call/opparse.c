@@ -381,11 +381,11 @@ static int take_extra(const tnp_overload *o, enum tnp_form form, PyObject *name,
             value == Py_True;
         return 1;
     }
-    if (name != tnp.str_layout ||
-        (value != Py_None && tnp_layout_value(value) != TN_LAYOUT_STRIDED))
-        return 0;
+    if (name != tnp.str_layout) return 0;
+    if (value == Py_None) return 1;
+    if (tnp_layout_value(value) != TN_LAYOUT_STRIDED) return 0;
     const tn_field *first = o->params[0].field;
-    if (value == Py_None || first->kind != TN_F_TENSOR) return 1;
+    if (first->kind != TN_F_TENSOR) return 1;
     const tn_tensor *like = *(tn_tensor *const *)(const void *)(f->args + first->offset);
     return !tnp_is_sparse(like);
 }

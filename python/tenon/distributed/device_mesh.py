@@ -28,6 +28,11 @@ def _own_group(lists: list[list[int]]) -> Any:
     return distributed.new_subgroups_by_enumeration([list(ranks) for ranks in known])[0]
 
 
+def _lines(mesh: Any, dim: int) -> list[list[int]]:
+    """The ranks of each group of a dimension."""
+    return mesh.movedim(dim, -1).reshape(-1, mesh.shape[dim]).tolist()
+
+
 class DeviceMesh:
     """An array of ranks. The groups of a dimension: ranks that differ in this dimension alone."""
 
@@ -63,8 +68,7 @@ class DeviceMesh:
             return [distributed.group.WORLD]
         groups = []
         for dim in range(self.mesh.ndim):
-            lines = self.mesh.movedim(dim, -1).reshape(-1, self.mesh.shape[dim])
-            own, _ = distributed.new_subgroups_by_enumeration(lines.tolist())
+            own, _ = distributed.new_subgroups_by_enumeration(_lines(self.mesh, dim))
             groups.append(distributed.GroupMember.NON_GROUP_MEMBER if own is None else own)
         return groups
 
@@ -78,10 +82,9 @@ class DeviceMesh:
         made._coordinate, made._root, made._flat = coordinate, None, {}
         made._groups = []
         for dim in range(mesh.ndim):
-            lines = mesh.movedim(dim, -1).reshape(-1, mesh.shape[dim]).tolist()
-            found = (group_of_ranks(line) for line in lines)
+            found = next(filter(None, map(group_of_ranks, _lines(mesh, dim))), None)
             outside = distributed.GroupMember.NON_GROUP_MEMBER
-            made._groups.append(next((g for g in found if g is not None), outside))
+            made._groups.append(outside if found is None else found)
         return made
 
     def __reduce__(self) -> Any:

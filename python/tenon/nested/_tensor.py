@@ -251,7 +251,7 @@ def _over_list(
     if self._layout is not jagged or ragged not in dims:
         raise RuntimeError(
             f"{name}(): dimension 0 of a nested tensor is the list of components, which is reduced "
-            f"together with the dimension in which they differ"
+            "together with the dimension in which they differ"
         )
     options = {k: v for k, v in kwargs.items() if k not in ("dim", "keepdim")}
     keep = kwargs.get("keepdim", rest[0] if rest else False)
@@ -267,16 +267,16 @@ def _chunk(self: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor,
 
 
 def _split(self: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:
-    count = len(self._parts)
-    sizes = [split_size] if isinstance(split_size, int) else split_size
+    count, even = len(self._parts), isinstance(split_size, int)
+    sizes = [split_size] if even else split_size
     if any(n < 1 for n in sizes):
         raise RuntimeError(f"split(): sizes are numbers from 1, got {split_size}")
-    if isinstance(split_size, int):
-        split_size = [min(split_size, count - i) for i in range(0, count, split_size)]
-    if sum(split_size) != count:
-        raise RuntimeError(f"split(): sizes {split_size} do not add up to {count} components")
-    ends = itertools.accumulate(split_size)
-    return tuple(self[end - n : end] for n, end in zip(split_size, ends, strict=True))
+    if even:
+        sizes = [min(split_size, count - i) for i in range(0, count, split_size)]
+    if sum(sizes) != count:
+        raise RuntimeError(f"split(): sizes {sizes} do not add up to {count} components")
+    ends = itertools.accumulate(sizes)
+    return tuple(self[end - n : end] for n, end in zip(sizes, ends, strict=True))
 
 
 def _select(self: NestedTensor, dim: int, index: int) -> Tensor:
