@@ -264,6 +264,9 @@ def test_structures_of_tangents_and_cotangents_are_compared() -> None:
             back(wrong)
     with pytest.raises(RuntimeError, match="same python structure"):
         jvp(lambda d: d["a"], ({"a": X},), ({"b": X},))
+    both = {"a": X, "b": X}  # in another order its tangents would go to the wrong arguments
+    with pytest.raises(RuntimeError, match=r"Got primals with structure TreeSpec\(tuple"):
+        jvp(lambda d: d["a"], (both,), ({"b": X, "a": 0 * X},))
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tenon._transform.vmap import (
     lower,
     mapped,
 )
+from tenon.utils import _pytree
 
 
 def _traced() -> bool:
@@ -111,28 +112,6 @@ def _gradients(outs: list[Any], variables: list[Any], seeds: Any, keep: bool) ->
 def _refilled(like: Any, values: list[Any]) -> Any:
     rest = iter(values)
     return mapped(lambda t: next(rest), like)
-
-
-class _Leaf:
-    def __repr__(self) -> str:
-        return "*"
-
-
-_leaf = _Leaf()
-
-
-def _structure(value: Any) -> Any:
-    return mapped(lambda v: _leaf, value)
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Whether they are of one structure, as far as that is told by its parts."""
-    if isinstance(one, dict | list | tuple) or isinstance(other, dict | list | tuple):
-        same = type(one) is type(other) and len(one) == len(other)
-        if same and isinstance(one, dict):
-            return one.keys() == other.keys() and all(_alike(v, other[k]) for k, v in one.items())
-        return same and all(map(_alike, one, other))
-    return len(list(flat(one))) == len(list(flat(other)))
 
 
 def _split(out: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
@@ -266,11 +245,12 @@ def _vjp(func: Callable[..., Any], primals: Any, has_aux: bool, others: Any = ()
     keep = keep or (outside and _captured(outs, variables))
 
     def vjp_fn(cotangents: Any) -> Any:
-        if not _alike(cotangents, value):
+        given, wanted = _pytree.tree_structure(cotangents), _pytree.tree_structure(value)
+        if given != wanted:
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of "
-                "outputs to the function. cotangents: "
-                f"{_structure(cotangents)}, primal output: {_structure(value)}"
+                f"outputs to the function. cotangents: {_pytree.treespec_pprint(given)}, "
+                f"primal output: {_pytree.treespec_pprint(wanted)}"
             )
         seeds = [lift(t, some).expand_as(o) for t, o in zip(flat(cotangents), outs, strict=True)]
         recorded = tenon.is_grad_enabled() and (keep or _recorded(cotangents))
@@ -296,12 +276,15 @@ def jvp(
         raise RuntimeError(
             "jvp(f, primals, tangents): Expected primals to contain at least one Tensor"
         )
-    pairs = list(zip(flat(primals), flat(tangents), strict=False))
-    if not _alike(primals, tangents):
+    form, other = _pytree.tree_structure(primals), _pytree.tree_structure(tangents)
+    if form != other:
         raise RuntimeError(
             "jvp(f, primals, tangents): Expected primals and tangents to have the same python "
-            "structure"
+            "structure. For example, if primals is a tuple of 3 tensors, tangents also must be. "
+            f"Got primals with structure {form} and tangents with structure {other}"
         )
+    leaves = _pytree.tree_leaves(primals), _pytree.tree_leaves(tangents)
+    pairs = list(zip(*leaves, strict=True))
     for v in (v for pair in pairs for v in pair):
         if not isinstance(v, tenon.Tensor):
             raise RuntimeError(
