@@ -128,11 +128,10 @@ def sgd(
 
 def _rule(
     rule: str, params: Tensors, grads: Tensors, states: Sequence[Tensors], steps: Tensors,
-    lr: float | Tensor, capturable: bool, differentiable: bool, eps: float, weight_decay: float,
-    maximize: bool, decoupled: bool = False, **numbers: float,
+    lr: float | Tensor, capturable: bool, eps: float, weight_decay: float, maximize: bool,
+    decoupled: bool = False, **numbers: float,
 ) -> None:  # fmt: skip
     """The step of a rule of optim/rule.c; numbers are its a .. d."""
-    _check(rule, grads, steps, differentiable)
     lists = [_real(state) for state in states]
     lists += [[] for _ in range(3 - len(lists))]
     _ops._rule_(
@@ -157,9 +156,10 @@ def adadelta(
     weight_decay: float, maximize: bool,
 ) -> None:  # fmt: skip
     """Adadelta's step; see Adadelta."""
+    _check("adadelta", grads, state_steps, differentiable)
     _rule(
-        "adadelta", params, grads, (square_avgs, acc_deltas), state_steps, lr, capturable,
-        differentiable, eps, weight_decay, maximize, a=rho,
+        "adadelta", params, grads, (square_avgs, acc_deltas), state_steps, lr, capturable, eps,
+        weight_decay, maximize, a=rho,
     )  # fmt: skip
 
 
@@ -185,8 +185,8 @@ def adagrad(
     params, grads, state_sums, state_steps = going
     if params:
         _rule(
-            "adagrad", params, grads, (state_sums,), state_steps, lr, False, differentiable, eps,
-            weight_decay, maximize, a=lr_decay,
+            "adagrad", params, grads, (state_sums,), state_steps, lr, False, eps, weight_decay,
+            maximize, a=lr_decay,
         )  # fmt: skip
 
 
@@ -197,9 +197,10 @@ def adamax(
     beta2: float, lr: float, weight_decay: float,
 ) -> None:  # fmt: skip
     """Adamax's step; see Adamax."""
+    _check("adamax", grads, state_steps, differentiable)
     _rule(
-        "adamax", params, grads, (exp_avgs, exp_infs), state_steps, lr, capturable,
-        differentiable, eps, weight_decay, maximize, a=beta1, b=beta2,
+        "adamax", params, grads, (exp_avgs, exp_infs), state_steps, lr, capturable, eps,
+        weight_decay, maximize, a=beta1, b=beta2,
     )  # fmt: skip
 
 
@@ -210,9 +211,10 @@ def asgd(
     lambd: float, lr: float, t0: float, alpha: float, weight_decay: float,
 ) -> None:  # fmt: skip
     """ASGD's step; see ASGD."""
+    _check("asgd", grads, state_steps, differentiable)
     _rule(
-        "asgd", params, grads, (axs, etas, mus), state_steps, lr, capturable, differentiable, 0.0,
-        weight_decay, maximize, a=lambd, b=alpha, c=t0,
+        "asgd", params, grads, (axs, etas, mus), state_steps, lr, capturable, 0.0, weight_decay,
+        maximize, a=lambd, b=alpha, c=t0,
     )  # fmt: skip
 
 
@@ -224,10 +226,10 @@ def nadam(
     weight_decay: float, momentum_decay: float, eps: float,
 ) -> None:  # fmt: skip
     """NAdam's step; see NAdam."""
+    _check("nadam", grads, state_steps, differentiable)
     _rule(
         "nadam", params, grads, (exp_avgs, exp_avg_sqs, mu_products), state_steps, lr, capturable,
-        differentiable, eps, weight_decay, maximize, decoupled_weight_decay,
-        a=beta1, b=beta2, c=momentum_decay,
+        eps, weight_decay, maximize, decoupled_weight_decay, a=beta1, b=beta2, c=momentum_decay,
     )  # fmt: skip
 
 
@@ -239,9 +241,10 @@ def radam(
     eps: float,
 ) -> None:  # fmt: skip
     """RAdam's step; see RAdam."""
+    _check("radam", grads, state_steps, differentiable)
     _rule(
-        "radam", params, grads, (exp_avgs, exp_avg_sqs), state_steps, lr, capturable,
-        differentiable, eps, weight_decay, maximize, decoupled_weight_decay, a=beta1, b=beta2,
+        "radam", params, grads, (exp_avgs, exp_avg_sqs), state_steps, lr, capturable, eps,
+        weight_decay, maximize, decoupled_weight_decay, a=beta1, b=beta2,
     )  # fmt: skip
 
 
@@ -255,9 +258,10 @@ def rmsprop(
     """RMSprop's step; see RMSprop."""
     states = (square_avgs, momentum_buffer_list if momentum > 0 else [],
               grad_avgs if centered else [])  # fmt: skip
+    _check("rmsprop", grads, state_steps, differentiable)
     _rule(
-        "rmsprop", params, grads, states, state_steps, lr, capturable, differentiable, eps,
-        weight_decay, maximize, a=alpha, b=momentum,
+        "rmsprop", params, grads, states, state_steps, lr, capturable, eps, weight_decay, maximize,
+        a=alpha, b=momentum,
     )  # fmt: skip
 
 
@@ -268,7 +272,8 @@ def rprop(
     step_size_max: float, etaminus: float, etaplus: float,
 ) -> None:  # fmt: skip
     """Rprop's step; see Rprop."""
+    _check("rprop", grads, state_steps, differentiable)
     _rule(
-        "rprop", params, grads, (prevs, step_sizes), state_steps, 0.0, capturable, differentiable,
-        0.0, 0.0, maximize, a=etaminus, b=etaplus, c=step_size_min, d=step_size_max,
+        "rprop", params, grads, (prevs, step_sizes), state_steps, 0.0, capturable, 0.0, 0.0,
+        maximize, a=etaminus, b=etaplus, c=step_size_min, d=step_size_max,
     )  # fmt: skip
