@@ -7,19 +7,8 @@
  * that is where the values come from or go to. Rounding is to the nearest, ties to even. */
 #include <math.h>
 
+#include "bits_priv.h"
 #include "core_priv.h"
-
-static uint32_t bits_of(float f) {
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-static float float_of(uint32_t u) {
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
 
 /* ---- Eight bits --------------------------------------------------------------------------------*/
 
@@ -45,8 +34,8 @@ static bool is_nan8(const float8 *k, uint8_t code) {
 static float decode8(const float8 *k, uint8_t code) {
     uint32_t sign = (uint32_t)(code & 0x80u) << 24;
     int m = code & ((1 << k->fraction) - 1), e = (code & 0x7f) >> k->fraction;
-    if (is_nan8(k, code)) return float_of(sign | 0x7fc00000u);
-    if (k->ends == ENDS_INF && (code & 0x7fu) == 0x7cu) return float_of(sign | 0x7f800000u);
+    if (is_nan8(k, code)) return tni_float_of(sign | 0x7fc00000u);
+    if (k->ends == ENDS_INF && (code & 0x7fu) == 0x7cu) return tni_float_of(sign | 0x7f800000u);
     int whole = e ? m | 1 << k->fraction : m;
     float value = ldexpf((float)whole, (e ? e : 1) - k->bias - k->fraction);
     return sign ? -value : value;
@@ -60,7 +49,7 @@ static uint32_t rounded(uint32_t v, int shift) {
 }
 
 static uint8_t encode8(const float8 *k, float f) {
-    uint32_t u = bits_of(f), magnitude = u & 0x7fffffffu, code;
+    uint32_t u = tni_bits_of(f), magnitude = u & 0x7fffffffu, code;
     uint8_t sign = (uint8_t)(u >> 24 & 0x80u);
     uint32_t most = k->ends == ENDS_NAN ? 0x7eu : k->ends == ENDS_INF ? 0x7bu : 0x7fu;
     int e = (int)(magnitude >> 23) - 127, drop = 23 - k->fraction, low = 1 - k->bias - e;
@@ -81,11 +70,11 @@ static uint8_t encode8(const float8 *k, float f) {
 /* e8m0: a power of two alone; ties go up. */
 static float decode_power(uint8_t code) {
     if (code == 0xffu) return NAN;
-    return code ? float_of((uint32_t)code << 23) : 0x1p-127f;
+    return code ? tni_float_of((uint32_t)code << 23) : 0x1p-127f;
 }
 
 static uint8_t encode_power(float f) {
-    uint32_t u = bits_of(f), e = u >> 23 & 0xffu, fraction = u & 0x7fffffu;
+    uint32_t u = tni_bits_of(f), e = u >> 23 & 0xffu, fraction = u & 0x7fffffu;
     if (e == 0xffu) return 0xffu;
     /* half of the smallest normal is the smallest power here, so a tie next to it goes down */
     bool up = e ? fraction >= 0x400000u : fraction > 0x400000u;

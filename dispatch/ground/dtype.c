@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "bits_priv.h"
 #include "core_priv.h"
 #include "text_priv.h"
 
@@ -243,30 +244,18 @@ tn_scalar tn_scalar_complex(double re, double im) {
     return s;
 }
 
-static uint32_t bits_of(float f) {
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-static float float_of(uint32_t u) {
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
 static uint16_t to_bf16(float f) {
-    uint32_t u = bits_of(f);
+    uint32_t u = tni_bits_of(f);
     if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
 uint16_t tni_to_f16(float f) {
-    uint32_t u = bits_of(f), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
+    uint32_t u = tni_bits_of(f), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
     if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
     if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* rounds to infinity */
     if (a < 0x38800000u) { /* subnormal: adding 0.5 rounds at the right bit */
-        uint32_t v = bits_of(float_of(a) + 0.5f) - 0x3f000000u;
+        uint32_t v = tni_bits_of(tni_float_of(a) + 0.5f) - 0x3f000000u;
         return (uint16_t)(sign | v);
     }
     a += 0xc8000000u + 0xfffu + ((a >> 13) & 1u);
@@ -275,9 +264,9 @@ uint16_t tni_to_f16(float f) {
 
 float tni_from_f16(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, e = (h >> 10) & 0x1fu, m = h & 0x3ffu;
-    if (e == 0x1f) return float_of(sign | 0x7f800000u | (m << 13));
-    if (e == 0) return float_of(sign | bits_of((float)m * 0x1p-24f));
-    return float_of(sign | ((e + 112u) << 23) | (m << 13));
+    if (e == 0x1f) return tni_float_of(sign | 0x7f800000u | (m << 13));
+    if (e == 0) return tni_float_of(sign | tni_bits_of((float)m * 0x1p-24f));
+    return tni_float_of(sign | ((e + 112u) << 23) | (m << 13));
 }
 
 static void store_over_bridge(const tn_scalar *s, int32_t dtype, void *dst) {
@@ -329,7 +318,7 @@ void tni_scalar_load(int32_t dtype, const void *src, tn_scalar *ret) {
     case TN_I64: *ret = tn_scalar_int(*(const int64_t *)src); return;
     case TN_F16: *ret = tn_scalar_float((double)tni_from_f16(*(const uint16_t *)src)); return;
     case TN_BF16:
-        *ret = tn_scalar_float((double)float_of((uint32_t) * (const uint16_t *)src << 16));
+        *ret = tn_scalar_float((double)tni_float_of((uint32_t) * (const uint16_t *)src << 16));
         return;
     case TN_F32: *ret = tn_scalar_float((double)*(const float *)src); return;
     case TN_F64: *ret = tn_scalar_float(*(const double *)src); return;

@@ -34,11 +34,17 @@ tn_tensor *sparse_found(tni_scope *s, tn_tensor *sorted, tn_tensor *keys, bool r
     return scope_take(s, st, r);
 }
 
-tn_tensor *sparse_times(tni_scope *s, tn_tensor *t, int64_t n) {
+typedef tn_status (*op_of_number)(tn_tensor *t, tn_scalar n, tn_tensor **ret);
+
+static tn_tensor *with_number(tni_scope *s, op_of_number op, tn_tensor *t, int64_t n) {
     tn_tensor *r = NULL;
-    if (s->st != TN_OK || n == 1) return t;
-    tn_status st = tn_mul_scalar(t, tn_scalar_int(n), &r);
+    if (s->st != TN_OK) return NULL;
+    tn_status st = op(t, tn_scalar_int(n), &r);
     return scope_take(s, st, r);
+}
+
+tn_tensor *sparse_times(tni_scope *s, tn_tensor *t, int64_t n) {
+    return n == 1 ? t : with_number(s, tn_mul_scalar, t, n);
 }
 
 tn_tensor *sparse_plus(tni_scope *s, tn_tensor *t, int64_t n) {
@@ -49,17 +55,11 @@ tn_tensor *sparse_plus(tni_scope *s, tn_tensor *t, int64_t n) {
 }
 
 tn_tensor *sparse_over(tni_scope *s, tn_tensor *t, int64_t n) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK || n == 1) return t;
-    tn_status st = tn_floor_divide_scalar(t, tn_scalar_int(n), &r);
-    return scope_take(s, st, r);
+    return n == 1 ? t : with_number(s, tn_floor_divide_scalar, t, n);
 }
 
 tn_tensor *sparse_modulo(tni_scope *s, tn_tensor *t, int64_t n) {
-    tn_tensor *r = NULL;
-    if (s->st != TN_OK) return NULL;
-    tn_status st = tn_remainder_scalar(t, tn_scalar_int(n), &r);
-    return scope_take(s, st, r);
+    return with_number(s, tn_remainder_scalar, t, n);
 }
 
 tn_tensor *sparse_flat(tni_scope *s, tn_tensor *t) {

@@ -152,6 +152,18 @@ def environment_url(environment: Mapping[str, str] = os.environ) -> str:
     return f"tcp://{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
 
 
+def is_held(path: Path) -> bool:
+    """Whether the process that has made a file still lives: it holds a lock on it."""
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
 class Meeting:
     """A folder of the processes of one run. Rank 0 makes it and holds a lock on its file `owner` as
     long as it lives, so that what a run has left behind is not taken for one that goes on."""
@@ -229,16 +241,9 @@ class Meeting:
     def _alive(folder: Path, name: str = "owner") -> bool:
         """Whether the process that has made a file still lives."""
         try:
-            file = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC)
+            return is_held(folder / name)
         except OSError:
             return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
-        return False
 
     @classmethod
     def remove_dead(cls, place: Path, youngest_seconds: float = 0.0) -> None:

@@ -419,18 +419,11 @@ class TCPStore(_Log):
 
     @staticmethod
     def _has_owner(path: Path) -> bool:
-        """Whether the process that made a store still lives: it holds a lock."""
+        """Whether the process that made a store still lives."""
         try:
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            return _place.is_held(path)
         except FileNotFoundError:
             return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
-        return False
 
     def _take(self, timeout: timedelta) -> str:
         """Makes the store; what a killed master has left is removed."""

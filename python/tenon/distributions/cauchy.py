@@ -4,35 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import tenon
 from tenon import Tensor
-from tenon.distributions import constraints
-from tenon.distributions.distribution import Distribution
-from tenon.distributions.utils import broadcast_all
+from tenon.distributions._parameters import _LocScale
 
 __all__ = ["Cauchy"]
 
 
-class Cauchy(Distribution):
+class Cauchy(_LocScale):
     """The ratio of two normal numbers; it has no mean."""
-
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-    has_rsample = True
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.size(), (), validate_args)
 
     @property
     def mean(self) -> Tensor:
         return tenon.full_like(self.loc, math.nan)
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def variance(self) -> Tensor:

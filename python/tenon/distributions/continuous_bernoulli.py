@@ -9,23 +9,16 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
+from tenon.distributions._parameters import _Chance
 from tenon.distributions.exp_family import ExponentialFamily
-from tenon.distributions.utils import (
-    broadcast_all,
-    clamp_probs,
-    lazy_property,
-    logits_to_probs,
-    one_of,
-    probs_to_logits,
-)
+from tenon.distributions.utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs
 
 __all__ = ["ContinuousBernoulli"]
 
 
-class ContinuousBernoulli(ExponentialFamily):
+class ContinuousBernoulli(_Chance, ExponentialFamily):
     """Density proportional to probs^x (1 - probs)^(1 - x); series are used near 1/2."""
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.unit_interval
     has_rsample = True
 
@@ -36,35 +29,22 @@ class ContinuousBernoulli(ExponentialFamily):
         lims: tuple[float, float] = (0.499, 0.501),
         validate_args: bool | None = None,
     ) -> None:
-        one_of(probs, logits)
-        given = logits if probs is None else probs
-        (value,) = broadcast_all(given)
-        if probs is None:
-            self.logits = value
-        else:
-            if validate_args is not None and not self.arg_constraints["probs"].check(value).all():
+        shape = self._take(probs, logits)
+        if probs is not None:
+            given = self.probs
+            if validate_args is not None and not self.arg_constraints["probs"].check(given).all():
                 raise ValueError("The parameter probs has invalid values")
-            self.probs = clamp_probs(value)
+            self.probs = clamp_probs(given)
         self._lims = lims
-        super().__init__(value.size(), (), validate_args)
+        super().__init__(shape, (), validate_args)
 
     def _expand_rest(self, new: Any) -> None:
         new._lims = self._lims
 
     @lazy_property
-    def logits(self) -> Tensor:
-        """log(probs / (1 - probs))."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
     def probs(self) -> Tensor:
         """sigmoid(logits)."""
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter."""
-        return self.__dict__.get("probs", self.__dict__.get("logits")).size()
 
     def _steep(self) -> Tensor:
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])

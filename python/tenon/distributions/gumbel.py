@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import tenon
 from tenon import Tensor
-from tenon.distributions import constraints
-from tenon.distributions.distribution import Distribution
-from tenon.distributions.utils import broadcast_all, euler_constant
+from tenon.distributions._parameters import _LocScale
+from tenon.distributions.utils import euler_constant
 
 __all__ = ["Gumbel"]
 
 
-class Gumbel(Distribution):
+class Gumbel(_LocScale):
     """The largest of many numbers with exponential tails."""
-
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-    has_rsample = True
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.size(), (), validate_args)
 
     @property
     def mean(self) -> Tensor:
         return self.loc + self.scale * euler_constant
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def stddev(self) -> Tensor:

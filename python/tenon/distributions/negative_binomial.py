@@ -8,20 +8,14 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
-from tenon.distributions.distribution import Distribution
+from tenon.distributions._parameters import _Chance
 from tenon.distributions.gamma import Gamma
-from tenon.distributions.utils import (
-    broadcast_all,
-    lazy_property,
-    logits_to_probs,
-    one_of,
-    probs_to_logits,
-)
+from tenon.distributions.utils import broadcast_all, one_of
 
 __all__ = ["NegativeBinomial"]
 
 
-class NegativeBinomial(Distribution):
+class NegativeBinomial(_Chance):
     """How many trials succeed before total_count of them failed."""
 
     arg_constraints = {
@@ -41,21 +35,6 @@ class NegativeBinomial(Distribution):
         self.total_count = self.total_count.type_as(parameter)
         setattr(self, name, parameter)
         super().__init__(parameter.size(), (), validate_args)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """log(probs / (1 - probs))."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """How probable it is that a trial succeeds."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter."""
-        return self.__dict__.get("probs", self.__dict__.get("logits")).size()
 
     @property
     def mean(self) -> Tensor:

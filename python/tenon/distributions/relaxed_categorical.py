@@ -8,9 +8,9 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon.distributions import constraints
+from tenon.distributions._parameters import _Relaxed
 from tenon.distributions.categorical import Categorical
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.transformed_distribution import TransformedDistribution
 from tenon.distributions.transforms import ExpTransform
 from tenon.distributions.utils import broadcast_all, clamp_probs
 
@@ -74,7 +74,7 @@ class ExpRelaxedCategorical(Distribution):
         return score + scale
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(_Relaxed):
     """Draws are differentiable, those of OneHotCategorical in the limit of temperature 0."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
@@ -91,18 +91,3 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = self._get_checked_instance(RelaxedOneHotCategorical, _instance)
         return super().expand(batch_shape, _instance=new)
-
-    @property
-    def temperature(self) -> Any:
-        """How far draws stay from a single one."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Tensor:
-        """log(probs)."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """softmax(logits)."""
-        return self.base_dist.probs

@@ -53,18 +53,6 @@ def _is_cut(value: Any) -> bool:
     return isinstance(value, Tensor) and value.ndim > 0
 
 
-def _gathered(f: Any, parts: list[Tensor]) -> list[Tensor]:
-    """Whole tensors of this rank's parts of them, which lie like the parameters'."""
-    mine = tenon.cat([p.reshape(-1) for p in parts])
-    room = mine.new_zeros(f.padded // f.groups.parts)
-    room[: mine.numel()].copy_(mine)
-    everyone = room
-    if f.groups.parts > 1:
-        everyone = room.new_empty(f.padded)
-        distributed.all_gather_into_tensor(everyone, room, f.groups.cut)
-    return f.wholes(everyone)
-
-
 def whole(model: Module, optim: Any, given: dict[str, Any]) -> dict[str, Any]:
     """State by name, whole or as DTensors."""
     from tenon.distributed.fsdp.fully_sharded_data_parallel import FullyShardedDataParallel
@@ -91,7 +79,8 @@ def whole(model: Module, optim: Any, given: dict[str, Any]) -> dict[str, Any]:
                     s[key] if key in s else tenon.zeros(p.numel(), dtype=dtype, device=p.device)
                     for s, p in zip(mine, f.params, strict=True)
                 ]
-                values: list[Any] = _gathered(f, parts)
+                flat = tenon.cat([p.reshape(-1) for p in parts])
+                values: list[Any] = f.gathered(flat)
                 if sharded:
                     values = [m._as_dtensor(v) for v in values]
             else:

@@ -106,6 +106,16 @@ class _Flat:
         pieces = flat[: self.total].split(self.sizes)
         return [p.view(s) for p, s in zip(pieces, self.shapes, strict=True)]
 
+    def gathered(self, mine: Tensor) -> list[Tensor]:
+        """Whole tensors of this rank's parts of them, one behind the other in a flat tensor."""
+        room = mine.new_zeros(self.padded // self.groups.parts)
+        room[: mine.numel()].copy_(mine)
+        everyone = room
+        if self.groups.parts > 1:
+            everyone = room.new_empty(self.padded)
+            distributed.all_gather_into_tensor(everyone, room, self.groups.cut)
+        return self.wholes(everyone)
+
     def whole_grads(self) -> list[Tensor | None]:
         """Gradients of the whole parameters; None where no rank has one."""
         held = [p.grad for p in self.params]
@@ -118,14 +128,8 @@ class _Flat:
         parts = [tenon.zeros_like(p) if g is None else g.to(self.dtype)
                  for p, g in zip(self.params, held, strict=True)]  # fmt: skip
         flat = tenon.cat([p.detach().reshape(-1) for p in parts]).to(self.device)
-        room = flat.new_zeros(self.padded // self.groups.parts)
-        room[: flat.numel()].copy_(flat)
-        everyone = room
-        if self.groups.parts > 1:
-            everyone = flat.new_empty(self.padded)
-            distributed.all_gather_into_tensor(everyone, room, self.groups.cut)
         known = known if self.keeps else known * len(self.owned)
-        wholes = zip(self.wholes(everyone), known, strict=True)
+        wholes = zip(self.gathered(flat), known, strict=True)
         return [whole.clone() if has else None for whole, has in wholes]
 
     def write(self, wholes: Iterable[Tensor]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
+import tenon
 from tenon.utils.data.dataset import Dataset, IterableDataset
 
 __all__ = ["DataChunk", "IterDataPipe", "MapDataPipe", "functional_datapipe"]
@@ -81,6 +82,29 @@ class IterDataPipe(_Methods, IterableDataset):
 
     def reset(self) -> None:
         """Runs before an iterator starts."""
+
+
+class ShuffledDataPipe(IterDataPipe):
+    """What pipes share whose order follows from a seed, each iterator's from one of its own."""
+
+    def __init__(self) -> None:
+        self._enabled = True
+        self._seed: int | None = None
+
+    def set_shuffle(self, shuffle: bool = True) -> Self:
+        """Whether it shuffles at all."""
+        self._enabled = shuffle
+        return self
+
+    def set_seed(self, seed: int) -> Self:
+        """What the next iterator's order follows from."""
+        self._seed = seed
+        return self
+
+    def _next_seed(self) -> int:
+        """The one that was set, for once, or one of the default generator."""
+        seed, self._seed = self._seed, None
+        return int(tenon.empty((), dtype=tenon.int64).random_().item()) if seed is None else seed
 
 
 def _one_at_a_time(start: Callable[..., Any]) -> Callable[..., Any]:

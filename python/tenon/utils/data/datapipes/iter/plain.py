@@ -8,9 +8,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import tenon
 from tenon.utils.data._utils.collate import default_collate
-from tenon.utils.data.datapipes.datapipe import IterDataPipe, functional_datapipe
+from tenon.utils.data.datapipes.datapipe import (
+    IterDataPipe,
+    ShuffledDataPipe,
+    functional_datapipe,
+)
 from tenon.utils.data.sampler import SequentialSampler
 
 
@@ -149,7 +152,7 @@ class SamplerIterDataPipe(IterDataPipe):
 
 
 @functional_datapipe("shuffle")
-class ShufflerIterDataPipe(IterDataPipe):
+class ShufflerIterDataPipe(ShuffledDataPipe):
     """Elements in an order that a buffer of them allows, by a seed of the default generator."""
 
     def __init__(self, datapipe: Any, *, buffer_size: int = 10000, unbatch_level: int = 0) -> None:
@@ -158,19 +161,8 @@ class ShufflerIterDataPipe(IterDataPipe):
         self.buffer_size = buffer_size
         levels = {"unbatch_level": unbatch_level}
         self.datapipe = datapipe.unbatch(**levels) if unbatch_level else datapipe
-        self._enabled = True
-        self._seed: int | None = None
+        super().__init__()
         self._random = random.Random()
-
-    def set_shuffle(self, shuffle: bool = True) -> ShufflerIterDataPipe:
-        """Whether it shuffles at all."""
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed: int) -> ShufflerIterDataPipe:
-        """What the next iterator's order follows from."""
-        self._seed = seed
-        return self
 
     def __iter__(self) -> Iterator[Any]:
         if not self._enabled:
@@ -192,8 +184,4 @@ class ShufflerIterDataPipe(IterDataPipe):
 
     def reset(self) -> None:
         if self._enabled:
-            drawn = self._seed
-            if drawn is None:
-                drawn = int(tenon.empty((), dtype=tenon.int64).random_().item())
-            self._random.seed(drawn)
-            self._seed = None
+            self._random.seed(self._next_seed())

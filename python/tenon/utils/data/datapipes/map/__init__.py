@@ -8,11 +8,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import tenon
 from tenon.utils.data.datapipes.datapipe import (
     DataChunk,
-    IterDataPipe,
     MapDataPipe,
+    ShuffledDataPipe,
     functional_datapipe,
 )
 
@@ -130,34 +129,20 @@ class BatcherMapDataPipe(MapDataPipe):
         return whole + (more > 0 and not self.drop_last)
 
 
-class ShufflerIterDataPipe(IterDataPipe):
+class ShufflerIterDataPipe(ShuffledDataPipe):
     """The elements in another order, by a seed of the default generator; no more by index."""
 
     def __init__(self, datapipe: Any, *, indices: list[Any] | None = None) -> None:
         self.datapipe = datapipe
         self.indices = list(range(len(datapipe))) if indices is None else indices
-        self._enabled = True
-        self._seed: int | None = None
+        super().__init__()
         self._order: Any = self.indices
-
-    def set_shuffle(self, shuffle: bool = True) -> ShufflerIterDataPipe:
-        """Whether it shuffles at all."""
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed: int) -> ShufflerIterDataPipe:
-        """What the next iterator's order follows from."""
-        self._seed = seed
-        return self
 
     def reset(self) -> None:
         self._order = self.indices
         if self._enabled:
-            drawn = self._seed
-            if drawn is None:
-                drawn = int(tenon.empty((), dtype=tenon.int64).random_().item())
-            self._seed = None
-            self._order = random.Random(drawn).sample(self.indices, len(self.indices))[::-1]
+            drawn = random.Random(self._next_seed()).sample(self.indices, len(self.indices))
+            self._order = drawn[::-1]
 
     def __iter__(self) -> Iterator[Any]:
         for index in self._order:
