@@ -325,7 +325,8 @@ def check_version(op: Op, seen: dict[str, Op]) -> None:
         raise op.fail("an earlier version is a composite of the later one")
 
 
-def check(op: Op) -> None:
+def check_words(op: Op) -> None:
+    """That keys are known, and that those with words of their own have one of them."""
     e = op.entry
     for key in e:
         if key not in KEYS:
@@ -341,27 +342,25 @@ def check(op: Op) -> None:
     for name in op.dtypes:
         if name not in ALL_DTYPES:
             raise op.fail(f"dtypes names '{name}', which is no dtype")
-    parse_sig(op)
-    check_forms(op)
-    tensor_names = {a.name for a in op.tensors}
-    if not op.outs:
-        check_no_result(op)
+    rules = op.autocast
+    if rules.keys() - {"cpu", "other"} or set(rules.values()) - set(AUTOCAST):
+        raise op.fail(f"autocast is one of {', '.join(AUTOCAST)}, or a table with cpu and other")
+    if e.get("history", "first") != "first":
+        raise op.fail("history is 'first' where it is not that of all results")
+
+
+def check_kind(op: Op) -> None:
+    """That an operator has what its kind needs, and no key of another kind."""
+    e = op.entry
     if op.kind in ("pointwise", "reduction"):
         if e.get("dtype") not in COMPUTE_RULES:
             raise op.fail(f"dtype must be one of {', '.join(COMPUTE_RULES)}")
-        if len(tensor_names) + len(op.outs) > 8:
+        if len(op.tensors) + len(op.outs) > 8:
             raise op.fail("a plan has at most 8 operands")
     if op.kind == "structured" and "shape" not in e:
         raise op.fail("a structured operator needs a shape rule")
     if op.kind == "composite" and "forward" not in e:
         raise op.fail("a composite operator needs 'forward'")
-    if e.get("history", "first") != "first":
-        raise op.fail("history is 'first' where it is not that of all results")
-    gate = next((a.type for a in op.args if a.name == e.get("writes_if")), None)
-    if "writes_if" in e and (gate != "bool" or not any(a.mutated for a in op.args)):
-        raise op.fail("writes_if names a bool argument of an operator that writes to others")
-    if "zeros" in e and e.get("grad") != "custom":
-        raise op.fail("zeros goes with grad = 'custom'")
     if "parts" in e and (op.kind == "composite" or e.get("forward") != "custom"):
         raise op.fail("parts go with forward = 'custom' of an operator that has kernels")
     if e.get("wide") and (op.kind != "composite" or op.list_out or e.get("takes_out") or
@@ -373,12 +372,17 @@ def check(op: Op) -> None:
         raise op.fail("repeated is 'custom', for pointwise and structured operators")
     if "fits" in e and op.kind != "pointwise":
         raise op.fail("fits is for pointwise operators")
+
+
+def check_arguments(op: Op) -> None:
+    """That keys which name arguments name those that there are, of the type that is wanted."""
+    e = op.entry
+    gate = next((a.type for a in op.args if a.name == e.get("writes_if")), None)
+    if "writes_if" in e and (gate != "bool" or not any(a.mutated for a in op.args)):
+        raise op.fail("writes_if names a bool argument of an operator that writes to others")
     for p in e.get("params", []):
         if p not in {a.name for a in op.args}:
             raise op.fail(f"params names '{p}', which is no argument")
-    rules = op.autocast
-    if rules.keys() - {"cpu", "other"} or set(rules.values()) - set(AUTOCAST):
-        raise op.fail(f"autocast is one of {', '.join(AUTOCAST)}, or a table with cpu and other")
     for p, names in e.get("choices", {}).items():
         if p not in {a.name for a in op.args if a.type == "int"}:
             raise op.fail(f"choices names '{p}', which is no int argument")
@@ -388,12 +392,18 @@ def check(op: Op) -> None:
         if p not in {a.name for a in op.args if a.type in ("Tensor", "Operand")}:
             raise op.fail(f"numbers names '{p}', which is no tensor argument")
     for p in e.get("inputs", {}):
-        if p not in tensor_names:
+        if p not in {a.name for a in op.tensors}:
             raise op.fail(f"inputs names '{p}', which is no tensor argument")
-    grads = op.grads
+
+
+def check_gradient(op: Op) -> None:
+    """That an operator says what its gradient is, for arguments that there are."""
+    e, grads = op.entry, op.grads
+    if "zeros" in e and e.get("grad") != "custom":
+        raise op.fail("zeros goes with grad = 'custom'")
     if isinstance(grads, dict):
         for name in grads:
-            if name not in tensor_names:
+            if name not in {a.name for a in op.tensors}:
                 raise op.fail(f"grad.{name}: no such tensor argument")
     elif grads not in (None, "custom", "missing"):
         raise op.fail("grad must be a table of formulas, 'custom', 'none' or 'missing'")
@@ -406,6 +416,19 @@ def check(op: Op) -> None:
             "needs 'grad': formulas, 'custom', 'none' (the result has no history) or 'missing' "
             "(backward raises)"
         )
+
+
+def check(op: Op) -> None:
+    """Everything that an entry must keep to; the first thing that it does not is an error."""
+    e = op.entry
+    check_words(op)
+    parse_sig(op)
+    check_forms(op)
+    if not op.outs:
+        check_no_result(op)
+    check_kind(op)
+    check_arguments(op)
+    check_gradient(op)
     if op.is_adapter:
         return
     if not op.py_name.startswith("_") and "tests" not in e and not ("ref" in e and "samples" in e):

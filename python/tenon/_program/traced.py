@@ -339,6 +339,15 @@ def resized(
     return out
 
 
+def _other_sizes(seen: int, rule: tuple[int, int], low: int, high: int) -> list[int]:
+    """The sizes to try beside the one that was seen, those that tell most first."""
+    times, plus = rule
+    n, least = (seen - plus) // times, -((plus - low) // times)
+    counts = (2 * n + 1, n + 1, max(n // 2, least), 3 * n + 2, n + 2, 2 * n, 4 * n, 3 * n, n + 8)
+    wanted = dict.fromkeys(times * count + plus for count in counts)
+    return [s for s in wanted if max(low, 1) <= s <= high and s != seen]
+
+
 def free_size(
     recording: Recording,
     fn: Callable[..., Any],
@@ -363,11 +372,7 @@ def free_size(
     seen = (seen - own[0][1]) // own[0][0]
     slowest = min(own, key=lambda r: r[0])  # what the others follow from in the program
     between = [slowest[0] * n + slowest[1] for n in (low, high)]
-    times, plus = rule
-    n, least = (seen - plus) // times, -((plus - low) // times)
-    counts = (2 * n + 1, n + 1, max(n // 2, least), 3 * n + 2, n + 2, 2 * n, 4 * n, 3 * n, n + 8)
-    wanted = [times * count + plus for count in counts]
-    sizes = [s for s in dict.fromkeys(wanted) if max(low, 1) <= s <= high and s != seen]
+    sizes = _other_sizes(seen, rule, low, high)
     if len(sizes) < 2:
         raise RuntimeError(f"{name}: two sizes from {low} to {high} that are not {seen} are needed")
     module = fn if isinstance(fn, tenon.nn.Module) else getattr(fn, "__self__", None)
@@ -436,6 +441,7 @@ def free_size(
         return recording.outputs.matches(other.recording.outputs) and does_the_same(other)
 
     if find_turns:
+        times, plus = rule
         elements = sum(tensors[i].numel() for i, _ in chosen) // max(seen, 1)
         turns.check(
             name, seen, (max(low, 0), high), events,

@@ -155,6 +155,35 @@ def _project(
     return q, k, v
 
 
+def _check_added(
+    bias_k: Tensor | None, bias_v: Tensor | None, static_k: Tensor | None, static_v: Tensor | None,
+    heads: int, head: int,
+) -> None:  # fmt: skip
+    """Checks the keys and values that stand behind the given ones, or in their place."""
+    if (bias_k is None) != (bias_v is None):
+        given, absent = ("bias_v", "bias_k") if bias_k is None else ("bias_k", "bias_v")
+        raise AssertionError(f"{given} is set but {absent} is None")
+    for name, fixed in (("key", static_k), ("value", static_v)):
+        if fixed is None:
+            continue
+        if bias_k is not None:
+            raise AssertionError(f"bias cannot be added to static {name}.")
+        for dim, size in ((0, heads), (2, head)):
+            if fixed.size(dim) != size:
+                raise AssertionError(
+                    f"expecting static_{name[0]}.size({dim}) of {size}, but got {fixed.size(dim)}"
+                )
+
+
+def _shares(q: Tensor, k: Tensor, mask: Tensor | None, drop: float) -> Tensor:
+    """How much each position takes of each other one."""
+    scores = (q * math.sqrt(1.0 / q.shape[-1])) @ k.transpose(-2, -1)
+    if mask is not None:
+        scores = scores + mask
+    shares = scores.softmax(-1)
+    return tenon.dropout(shares, drop, True) if drop > 0.0 else shares
+
+
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,
@@ -233,19 +262,7 @@ def multi_head_attention_forward(
         else in_proj_weight
     )
     q, k, v = _project(query, key, value, weights, in_proj_bias)
-    if (bias_k is None) != (bias_v is None):
-        given, absent = ("bias_v", "bias_k") if bias_k is None else ("bias_k", "bias_v")
-        raise AssertionError(f"{given} is set but {absent} is None")
-    for name, fixed in (("key", static_k), ("value", static_v)):
-        if fixed is None:
-            continue
-        if bias_k is not None:
-            raise AssertionError(f"bias cannot be added to static {name}.")
-        for dim, size in ((0, batch * num_heads), (2, head)):
-            if fixed.size(dim) != size:
-                raise AssertionError(
-                    f"expecting static_{name[0]}.size({dim}) of {size}, but got {fixed.size(dim)}"
-                )
+    _check_added(bias_k, bias_v, static_k, static_v, batch * num_heads, head)
     if bias_k is not None and bias_v is not None:
         k = tenon.cat([k, bias_k.repeat(1, batch, 1)])
         v = tenon.cat([v, bias_v.repeat(1, batch, 1)])
@@ -269,12 +286,7 @@ def multi_head_attention_forward(
         mask = padding if mask is None else mask + padding
     drop = dropout_p if training else 0.0
     if need_weights:
-        scores = (q * math.sqrt(1.0 / head)) @ k.transpose(-2, -1)
-        if mask is not None:
-            scores = scores + mask
-        shares = scores.softmax(-1)
-        if drop > 0.0:
-            shares = tenon.dropout(shares, drop, True)
+        shares = _shares(q, k, mask, drop)
         attended = shares @ v
     else:
         shares = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tenon
-from tenon import Tensor
+from tenon import _C, Tensor
 from tenon._C import _ops
 
 
@@ -64,10 +64,26 @@ def lengths(input: Tensor, offsets: Tensor, include_last_offset: bool) -> tuple[
     return offsets, offsets.diff()
 
 
+def can_sum(input: Tensor, weight: Tensor) -> bool:
+    """Whether `summed` is there for them, and nobody asks for a history."""
+    return (
+        weight.is_cpu
+        and weight.is_floating_point()
+        and input.dtype == tenon.int64
+        and not _C._program_is_recording()
+        and not (tenon.is_grad_enabled() and weight.requires_grad)
+    )
+
+
 def summed(input: Tensor, weight: Tensor, starts: Tensor, shares: Tensor | None) -> Tensor:
     """Sums of rows, as the product with the sparse matrix that says how often each is taken."""
     each = weight.new_ones(len(input)) if shares is None else shares
     return _ops._spmm(starts, input, each, weight)
+
+
+def divided(sums: Tensor, lengths: Tensor) -> Tensor:
+    """Means of bags; zeros for a bag without rows."""
+    return sums / lengths.clamp(min=1).unsqueeze(1)
 
 
 def largest(rows: Tensor, bags: Tensor, size: int) -> Tensor:

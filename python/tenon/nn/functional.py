@@ -13,7 +13,7 @@ import warnings
 from typing import Any
 
 import tenon
-from tenon import _C, Tensor
+from tenon import Tensor
 from tenon._C import _nn, _ops
 from tenon._tape import overridable
 from tenon._tape.call_modes import entered
@@ -514,13 +514,8 @@ def _of_bags(
 ) -> Tensor:
     length = 0  # of bags that are all alike
     lengths = None  # of each bag, where they are known
-    at_once = (
-        mode != "max" and not _C._program_is_recording() and weight.is_cpu
-        and weight.is_floating_point() and padding_idx is None and max_norm is None
-        and input.dtype == tenon.int64
-        and not (tenon.is_grad_enabled() and weight.requires_grad)
-        and (per_sample_weights is None or per_sample_weights.dtype == weight.dtype)
-    )  # fmt: skip
+    at_once = mode != "max" and padding_idx is None and max_norm is None
+    at_once = at_once and _bags.can_sum(input, weight)
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None")
@@ -544,7 +539,7 @@ def _of_bags(
         if at_once and size and offsets.dtype == tenon.int64:
             result = _bags.summed(input, weight, starts, per_sample_weights)
             if mode == "mean":
-                result = result / lengths.clamp(min=1).unsqueeze(1)
+                result = _bags.divided(result, lengths)
             return _results.known_as(result, "EmbeddingBagBackward0")
         bags = tenon.arange(size, device=input.device).repeat_interleave(lengths)
         if len(bags) < len(input):  # those behind the last bag count for nothing
@@ -577,7 +572,7 @@ def _of_bags(
     if mode == "mean":
         if lengths is None:
             lengths = rows.new_zeros(size).index_add_(0, bags, rows.new_ones(len(bags)))
-        result = result / lengths.clamp(min=1).unsqueeze(1)
+        result = _bags.divided(result, lengths)
     return _results.known_as(result.to(weight.dtype), "EmbeddingBagBackward0")
 
 

@@ -173,6 +173,37 @@ class StateMixin:
                 value = Parameter(value, requires_grad=param.requires_grad)
         setattr(self, name, value)
 
+    def _try_entry(
+        self, name: str, key: str, param: Tensor, value: Any, assign: bool
+    ) -> str | None:
+        """Loads an entry; returns what has kept it from being loaded, if anything has."""
+        if not isinstance(value, Tensor):
+            return (
+                f'While copying the parameter named "{key}", expected {_tensor_name()} or '
+                f"Tensor-like object from checkpoint but received {type(value)}"
+            )
+        if is_lazy(param) and is_lazy(value):
+            return None
+        if param.dim() == 0 and tuple(value.shape) == (1,):
+            value = value[0]  # old files keep numbers as vectors of one element
+        if value.shape != param.shape:
+            return (
+                f"size mismatch for {key}: copying a param with shape {value.shape} from "
+                f"checkpoint, the shape in current model is {param.shape}."
+            )
+        try:
+            with tenon.no_grad():
+                self._load_entry(name, key, param, value, assign)
+        except MemoryError:
+            raise
+        except Exception as error:
+            return (
+                f'While copying the parameter named "{key}", whose dimensions in the model '
+                f"are {param.size()} and whose dimensions in the checkpoint are "
+                f"{value.size()}, an exception occurred : {error.args}."
+            )
+        return None
+
     def _load_from_state_dict(
         self,
         state_dict: Mapping[str, Any],
@@ -201,38 +232,11 @@ class StateMixin:
         assign = local_metadata.get("assign_to_params_buffers", False)
         for name, param in own.items():
             key = prefix + name
-            if key not in state_dict:
-                if strict:
-                    missing_keys.append(key)
-                continue
-            value = state_dict[key]
-            if not isinstance(value, Tensor):
-                error_msgs.append(
-                    f'While copying the parameter named "{key}", expected {_tensor_name()} or '
-                    f"Tensor-like object from checkpoint but received {type(value)}"
-                )
-                continue
-            if is_lazy(param) and is_lazy(value):
-                continue
-            if param.dim() == 0 and tuple(value.shape) == (1,):
-                value = value[0]  # old files keep numbers as vectors of one element
-            if value.shape != param.shape:
-                error_msgs.append(
-                    f"size mismatch for {key}: copying a param with shape {value.shape} from "
-                    f"checkpoint, the shape in current model is {param.shape}."
-                )
-                continue
-            try:
-                with tenon.no_grad():
-                    self._load_entry(name, key, param, value, assign)
-            except MemoryError:
-                raise
-            except Exception as error:
-                error_msgs.append(
-                    f'While copying the parameter named "{key}", whose dimensions in the model '
-                    f"are {param.size()} and whose dimensions in the checkpoint are "
-                    f"{value.size()}, an exception occurred : {error.args}."
-                )
+            if key in state_dict:
+                problem = self._try_entry(name, key, param, state_dict[key], assign)
+                error_msgs.extend([problem] if problem else [])
+            elif strict:
+                missing_keys.append(key)
         extra_key = prefix + EXTRA_STATE
         if type(self).set_extra_state is not StateMixin.set_extra_state:
             if extra_key in state_dict:
