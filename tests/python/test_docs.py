@@ -48,3 +48,40 @@ def test_keys_of_the_op_table_are_documented() -> None:
     page = (ROOT / "docs/op-table.md").read_text(encoding="utf-8")
     assert len(keys) > 25
     assert not [k for k in keys if not re.search(rf"`{k}[`.]", page)]
+    rows = re.findall(r"^\| (`.*?) \|", page[: page.index("## Types")], re.M)
+    told = [k for row in rows for k in re.findall(r"`(\w+)", row)]
+    assert sorted(told) == sorted(set(told))
+    generated = page[page.index("## What is generated") :]
+    emitted = (ROOT / "dispatch/opgen/emit_c.py").read_text(encoding="utf-8")
+    files = re.findall(r'"([a-z_]+\.(?:h|c|inc))":', emitted)
+    assert len(files) >= 4
+    assert not [f for f in files if f not in generated]
+
+
+def test_the_c_api_names_the_headers() -> None:
+    page = (ROOT / "docs/c-api.md").read_text(encoding="utf-8")
+    headers = {f"tenon/{p.name}" for p in ROOT.glob("*/**/include/tenon/*.h")
+               if p.relative_to(ROOT).parts[0] in ROOMS}  # fmt: skip
+    named = set(re.findall(r"tenon/\w+\.h", page))
+    assert headers - {"tenon/ops_meta.h"} - named == set()
+    assert named - headers - {"tenon/ops.h", "tenon/op_args.h"} == set()  # generated
+
+
+# Rooms whose README says what each file holds, by file names or by their stems.
+LISTED = {
+    "dispatch": ("ground", "device", "tensor", "call", "added", "door", "operators", "program"),
+    "dispatch/processes": ("",), "autograd": ("",), "nn": ("",), "optim": ("",),
+    "plugins": ("",), "plugins/conform": ("",), "plugins/ffi": ("", "engine"),
+    "plugins/sim": ("",), "backends": ("cuda", "cpu/host", "engines"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("room", LISTED)
+def test_rooms_name_their_files(room: str) -> None:
+    text = (ROOT / room / "README.md").read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+\*?", text))
+    kins = tuple(w[:-1] for w in words if w.endswith("*"))
+    files = [f for below in LISTED[room] for f in (ROOT / room / below).glob("*.c*")]
+    left_out = {f.name for f in files if f.stem not in words and not f.stem.startswith(kins)}
+    assert files
+    assert not left_out, f"{room}/README.md says nothing about {sorted(left_out)}"
