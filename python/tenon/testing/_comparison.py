@@ -33,8 +33,7 @@ _LAYOUTS = {
 class _Rules:
     """The keyword arguments of assert_close."""
 
-    rtol: float | None
-    atol: float | None
+    given: tuple[float, ...]  # rtol and atol, or nothing
     equal_nan: bool
     allow_subclasses: bool
     check_device: bool
@@ -43,21 +42,24 @@ class _Rules:
     check_stride: bool
     msg: str | Callable[[str], str] | None
 
-    def fail(self, text: str, place: str, kind: type[Exception] = AssertionError) -> None:
-        if place:
-            text += f"\n\nThe failure occurred for item {place}"
+    def fail(self, text: str, place: str) -> None:
+        text = _placed(text, place)
         if isinstance(self.msg, str):
             text = self.msg
         elif self.msg is not None:
             text = self.msg(text)
-        raise kind(text)
+        raise AssertionError(text)
 
-    def tolerances(self, *dtypes: tenon.dtype) -> tuple[float, float]:
+    def tolerances(self, *dtypes: tenon.dtype) -> tuple[float, ...]:
         """rtol and atol: as given, else the widest of the dtypes'."""
-        if self.rtol is not None and self.atol is not None:
-            return self.rtol, self.atol
+        if self.given:
+            return self.given
         rows = [TOLERANCES.get(repr(d).rpartition(".")[2], (0.0, 0.0)) for d in dtypes]
         return max(r for r, _ in rows), max(a for _, a in rows)
+
+
+def _placed(text: str, place: str) -> str:
+    return f"{text}\n\nThe failure occurred for item {place}" if place else text
 
 
 def _tensor_of(value: Any) -> Tensor | None:
@@ -81,7 +83,7 @@ def _check_attributes(actual: Tensor, expected: Tensor, rules: _Rules, place: st
         differ("device", actual.device, expected.device)
     if rules.check_dtype:
         differ("dtype", actual.dtype, expected.dtype)
-    if rules.check_stride:
+    if rules.check_stride and not {actual.layout, expected.layout} & _LAYOUTS.keys():
         differ("stride()", actual.stride(), expected.stride())
 
 
@@ -109,17 +111,20 @@ def _compare_components(actual: Tensor, expected: Tensor, rules: _Rules, place: 
         )
     theirs = components(expected)
     for name, part in components(actual).items():
-        exact = {} if name == "values" else {"rtol": 0.0, "atol": 0.0}
-        _compare_tensors(part, theirs[name], replace(rules, **exact), f"{place} ({name})".strip())
+        own = rules if name == "values" else replace(rules, given=(0.0, 0.0))
+        kind = f"Sparse {_LAYOUTS[actual.layout]} {name}"
+        _compare_tensors(part, theirs[name], own, place, kind)
 
 
-def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, place: str) -> None:
+def _compare_tensors(
+    actual: Tensor, expected: Tensor, rules: _Rules, place: str, kind: str = "Tensor-likes"
+) -> None:
     _check_attributes(actual, expected, rules, place)
-    if actual.is_meta and expected.is_meta:
+    if actual.is_meta or expected.is_meta:
         return  # there are no values
-    kind = "Tensor-like"
     if actual.is_quantized and expected.is_quantized:
-        actual, expected, kind = actual.dequantize(), expected.dequantize(), "Quantized tensor-like"
+        actual, expected = actual.dequantize(), expected.dequantize()
+        kind = "Quantized tensor-likes"
     if tenon.strided not in (actual.layout, expected.layout) and actual.layout == expected.layout:
         _compare_components(actual, expected, rules, place)
         return
@@ -138,7 +143,7 @@ def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, place: str
     if bool(close.all()):
         return
     exact = rtol == atol == 0
-    title = f"{kind}s are not {'equal' if exact else 'close'}!"
+    title = f"{kind} are not {'equal' if exact else 'close'}!"
     up_to = ("", "") if exact else (f" (up to {atol} allowed)", f" (up to {rtol} allowed)")
     if actual.ndim == 0:
         title = title.replace("Tensor-likes", "Scalars")
@@ -165,20 +170,19 @@ def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, place: str
 def _compare(actual: Any, expected: Any, rules: _Rules, place: str) -> None:
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if set(actual) != set(expected):
-            rules.fail(
+            text = (
                 "The keys of the mappings do not match:\n"
                 f"Missing keys in the actual mapping: {sorted(set(expected) - set(actual))}\n"
-                f"Additional keys in the actual mapping: {sorted(set(actual) - set(expected))}",
-                place,
+                f"Additional keys in the actual mapping: {sorted(set(actual) - set(expected))}"
             )
+            raise AssertionError(_placed(text, place))
         for key in expected:
             _compare(actual[key], expected[key], rules, f"{place}[{key!r}]")
         return
     if _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
-            rules.fail(
-                f"The length of the sequences mismatch: {len(actual)} != {len(expected)}", place
-            )
+            text = f"The length of the sequences mismatch: {len(actual)} != {len(expected)}"
+            raise AssertionError(_placed(text, place))
         for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
             _compare(a, e, rules, f"{place}[{i}]")
         return
@@ -194,7 +198,7 @@ def _compare_leaves(actual: Any, expected: Any, rules: _Rules, place: str) -> No
         actual, expected = (v.item() if hasattr(v, "item") else v for v in (actual, expected))
         if rules.check_dtype and type(actual) is not type(expected):
             if bool in (type(actual), type(expected)):
-                _fail_types(actual, expected, rules, place)
+                raise _of_types(actual, expected, place)
             rules.fail(f"The (d)types do not match: {type(actual)} != {type(expected)}.", place)
         wide = tenon.complex128 if complex in (type(actual), type(expected)) else tenon.float64
         whole = all(isinstance(v, int) for v in (actual, expected))
@@ -204,18 +208,14 @@ def _compare_leaves(actual: Any, expected: Any, rules: _Rules, place: str) -> No
     pair = _tensor_of(actual), _tensor_of(expected)
     alike = type(actual) is type(expected) or rules.allow_subclasses
     if pair[0] is None or pair[1] is None or not alike:
-        _fail_types(actual, expected, rules, place)
-    else:
-        _compare_tensors(pair[0], pair[1], rules, place)
+        raise _of_types(actual, expected, place)
+    _compare_tensors(pair[0], pair[1], rules, place)
 
 
-def _fail_types(actual: Any, expected: Any, rules: _Rules, place: str) -> None:
-    rules.fail(
-        f"No comparison pair was able to handle inputs of type {type(actual)} and "
-        f"{type(expected)}.",
-        place,
-        TypeError,
-    )
+def _of_types(actual: Any, expected: Any, place: str) -> TypeError:
+    kinds = f"{type(actual)} and {type(expected)}"
+    text = f"No comparison pair was able to handle inputs of type {kinds}."
+    return TypeError(_placed(text, place))
 
 
 def _is_sequence(value: Any) -> bool:
@@ -239,17 +239,19 @@ def assert_close(
     """Raises AssertionError where the two are not close, TypeError where they cannot be compared.
 
     Tensors, arrays, numbers, None, and sequences and mappings of them, nested to any depth. rtol
-    and atol are given together or not at all. msg replaces the text, or makes it of the text.
+    and atol are given together or not at all. msg replaces the text, or makes it of the text, where
+    values or their attributes differ.
     """
     __tracebackhide__ = True
-    if (rtol is None) != (atol is None):
+    given = tuple(v for v in (rtol, atol) if v is not None)
+    if len(given) == 1:
         raise ValueError(
             "Both 'rtol' and 'atol' must be either specified or omitted, but got no "
             f"{'rtol' if rtol is None else 'atol'}."
         )
     rules = _Rules(
-        rtol, atol, equal_nan, allow_subclasses, check_device, check_dtype, check_layout,
-        check_stride, msg,
+        given, equal_nan, allow_subclasses, check_device, check_dtype, check_layout, check_stride,
+        msg,
     )  # fmt: skip
     _compare(actual, expected, rules, "")
 

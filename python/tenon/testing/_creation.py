@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import Any
 
 import tenon
@@ -10,20 +12,40 @@ from tenon import Tensor
 __all__ = ["make_tensor"]
 
 
-def _bounds(dtype: tenon.dtype, low: float | None, high: float | None) -> tuple[float, float]:
-    """The interval that numbers come from, where nothing else is said: PyTorch's."""
+def _range(dtype: tenon.dtype) -> tuple[float, float]:
+    """The least number of a dtype, and the first that is none any more, or the greatest."""
     if dtype == tenon.bool:
-        ends: tuple[float, float] = (0, 2)
-    elif dtype == tenon.uint8:
-        ends = (0, 10)
-    else:
-        ends = (-9, 9) if dtype.is_floating_point or dtype.is_complex else (-9, 10)
-    found = (ends[0] if low is None else low, ends[1] if high is None else high)
-    if not found[0] < found[1]:
-        raise ValueError(
-            f"make_tensor: `low` must be less than `high`, but got {found[0]} >= {found[1]}"
+        return 0, 2
+    if dtype.is_floating_point or dtype.is_complex:
+        return tenon.finfo(dtype).min, tenon.finfo(dtype).max
+    greatest = tenon.iinfo(dtype).max
+    return tenon.iinfo(dtype).min, greatest + (dtype != tenon.int64)
+
+
+def _bounds(dtype: tenon.dtype, low: float | None, high: float | None) -> tuple[float, float]:
+    """The interval that numbers come from, as PyTorch has it."""
+    real = dtype.is_floating_point or dtype.is_complex
+    least, end = _range(dtype)
+    if dtype == tenon.bool:
+        low, high = 0 if low is None else low, 2 if high is None else high
+    low = -9 if low is None else low
+    high = (9 if real else 10) if high is None else high
+    if math.isnan(low) or math.isnan(high):
+        raise ValueError(f"make_tensor: `low` and `high` cannot be NaN, but got {low} and {high}")
+    if low == high and real:
+        warnings.warn(
+            "make_tensor: low == high is deprecated for floating and complex dtypes; use full",
+            FutureWarning,
+            stacklevel=3,
         )
-    return found
+    elif low >= high:
+        raise ValueError(f"make_tensor: `low` must be less than `high`, but got {low} >= {high}")
+    elif high < least or low >= end:
+        raise ValueError(
+            f"make_tensor: [{low}, {high}) was asked for, but {dtype} has [{least}, {end})"
+        )
+    low, high = (min(max(v, least), end) for v in (low, high))
+    return (low, high) if real else (math.ceil(low), math.ceil(high))
 
 
 def make_tensor(
@@ -38,23 +60,29 @@ def make_tensor(
     memory_format: Any = None,
 ) -> Tensor:
     """Numbers from [low, high), by default about [-9, 9); exclude_zero: the smallest positive
-    number stands for 0. noncontiguous: every second element of a larger tensor."""
+    number stands for 0. noncontiguous: every second element of a larger tensor, where there are
+    two."""
     size = list(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else list(shape)
+    if noncontiguous and memory_format is not None:
+        raise ValueError("make_tensor: noncontiguous and memory_format exclude each other")
+    if requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+        raise ValueError(f"make_tensor: {dtype} has no gradients: requires_grad=True")
     first, end = _bounds(dtype, low, high)
-    wide = [*size[:-1], 2 * size[-1]] if noncontiguous and size else size
+    spread = noncontiguous and math.prod(size) > 1
+    wide = [*size[:-1], 2 * size[-1]] if spread else size
     if dtype.is_floating_point:
         result = tenon.empty(wide, dtype=tenon.float64).uniform_(first, end).to(dtype)
     elif dtype.is_complex:
         parts = [tenon.empty(wide, dtype=tenon.float64).uniform_(first, end) for _ in range(2)]
         result = tenon.complex(*parts).to(dtype)
     else:
-        result = tenon.randint(int(first), int(end), wide, dtype=tenon.int64).to(dtype)
+        result = tenon.randint(first, end, wide, dtype=tenon.int64).to(dtype)
     if exclude_zero:
         tiny = tenon.finfo(dtype).tiny if dtype.is_floating_point or dtype.is_complex else 1
         result = result.masked_fill(result == 0, tiny)
     result = result.to(device)
-    if noncontiguous and size:
-        result = result[..., ::2]
+    if spread:
+        result = result[..., 1::2]
     elif memory_format is not None:
         result = result.clone(memory_format=memory_format)
     return result.requires_grad_(requires_grad)
