@@ -66,7 +66,8 @@ ROOMS = {
     "python/tenon/optim": STEPS,
     "python/tenon/distributions": python(
         "distributions distribution_facts distribution_details"),
-    "python/tenon/vision": [*python("vision vision_beside refused_beside_layers"),
+    "python/tenon/vision": [*python("vision vision_beside refused_beside_layers "
+                                     "torchvision_operators"),
                             "tests/ops/test_vision_ops.py"],
     "python/tenon/utils/data": python("data datasets distributed_sampler datapipes package_parts "
                                       "refused_beside_layers refused_by_arguments"),
@@ -94,7 +95,8 @@ ROOMS = {
     "python/tenon/_tape": python("autograd autograd_functions gradcheck graph "
                                     "forward_ad call_modes"),
     "python/tenon/testing": python("testing"),
-    "python/tenon/onnx": python("onnx onnx_load onnx_numbers onnx_operators"),
+    "python/tenon/onnx": python("onnx onnx_load onnx_numbers onnx_operators onnx_rules "
+                                "onnx_sizes"),
     "python/tenon/fx": python("fx fx_passes fx_proxies fx_beside fx_beside_modules compile"),
     "python/tenon/export": python("export export_parts export_program export_sizes jit_beside"),
     "python/tenon/jit": python("jit jit_beside script script_files"),

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tenon as tn
+from refusals import check_beside
 from tenon import _program, jit, nn
 from tenon._plugin import native
 
@@ -472,6 +473,45 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert buffer.getvalue() == again.getvalue()
     buffer.seek(0)
     assert tn.equal(jit.load(buffer)(x), model(x))
+
+
+def doubled(x: tn.Tensor) -> tn.Tensor:
+    return x * 2
+
+
+@pytest.mark.parametrize("kept", ["function", "module"])
+@pytest.mark.parametrize("way", ["trace", "script"])
+def test_ways_to_keep_a_program(kept: str, way: str, tmp_path: Path) -> None:
+    """Each with files beside it, which are bytes where they come back, whatever they were."""
+    made: Any = doubled if kept == "function" else nn.Linear(3, 2)
+    made = jit.trace(made, (tn.ones(1, 3),)) if way == "trace" else jit.script(made)
+    beside = {"words": "a b", "bytes": b"\xff\0"}
+    made.save(tmp_path / "a.tng", _extra_files=beside)
+    jit.save(made, tmp_path / "b.tng", _extra_files=beside)
+    file = io.BytesIO()
+    made.save(file, beside)
+    x = tn.arange(6.0).reshape(2, 3)
+    data = io.BytesIO(made.save_to_buffer(beside)), io.BytesIO(file.getvalue())
+    for source in (tmp_path / "a.tng", str(tmp_path / "b.tng"), *data):
+        found: dict[str, Any] = {"words": 0, "bytes": 0, "none": 0}
+        assert tn.equal(jit.load(source, _extra_files=found)(x), made(x))
+        assert found == {"words": b"a b", "bytes": b"\xff\0", "none": b""}
+    for plain in (made.save_to_buffer(), (made.save(tmp_path / "c.tng"), "c.tng")[1]):
+        source = io.BytesIO(plain) if isinstance(plain, bytes) else tmp_path / plain
+        found = {"words": 0}
+        jit.load(source, _extra_files=found)
+        assert found == {"words": b""}
+
+
+def test_no_file_and_no_place_for_programs(tmp_path: Path) -> None:
+    check_beside(
+        "The provided filename no/such.tng does not exist", lambda lib: lib.jit.load("no/such.tng")
+    )
+    check_beside("is a directory", lambda lib: lib.jit.load(tmp_path))
+    jit.save(jit.trace(doubled, (tn.ones(1),)), tmp_path / "a.tng")
+    with pytest.raises(NotImplementedError, match="map_location can only be 'cpu'"):
+        jit.load(tmp_path / "a.tng", map_location="meta")
+    assert jit.load(tmp_path / "a.tng", map_location="cpu")(tn.ones(2)).tolist() == [2, 2]
 
 
 def test_a_file_of_the_mapping_is_not_changed(tmp_path: Path) -> None:

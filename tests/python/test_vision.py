@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import tenon as tn
+from tenon.utils.flop_counter import FlopCounterMode
 from tenon.vision import datasets, io, models, ops, utils
 from tenon.vision import transforms as T
 from tenon.vision.transforms import functional as F
@@ -182,21 +183,80 @@ def test_layers():
     assert kept[:, 0].equal(kept[:, 1])
 
 
-SIZES = {
-    "resnet18": (11_689_512, 62), "resnet50": (25_557_032, 161),
-    "resnext50_32x4d": (25_028_904, 161), "mobilenet_v2": (3_504_872, 158),
-    "alexnet": (61_100_840, 16), "squeezenet1_1": (1_235_496, 52),
-    "densenet121": (7_978_856, 364),
+# Parameters, and thousands of millions of products of one picture, as torchvision publishes them.
+PUBLISHED = {
+    "alexnet": (61_100_840, 0.714), "googlenet": (6_624_904, 1.498),
+    "inception_v3": (27_161_264, 5.713),
+    "densenet121": (7_978_856, 2.834), "densenet161": (28_681_000, 7.728),
+    "densenet169": (14_149_480, 3.36), "densenet201": (20_013_928, 4.291),
+    "efficientnet_b0": (5_288_548, 0.386), "efficientnet_b1": (7_794_184, 0.687),
+    "efficientnet_b2": (9_109_994, 1.088), "efficientnet_b3": (12_233_232, 1.827),
+    "efficientnet_b4": (19_341_616, 4.394), "efficientnet_b5": (30_389_784, 10.266),
+    "efficientnet_b6": (43_040_704, 19.068), "efficientnet_b7": (66_347_960, 37.746),
+    "efficientnet_v2_s": (21_458_488, 8.366), "efficientnet_v2_m": (54_139_356, 24.582),
+    "efficientnet_v2_l": (118_515_272, 56.08),
+    "mobilenet_v2": (3_504_872, 0.301), "mobilenet_v3_large": (5_483_032, 0.217),
+    "mobilenet_v3_small": (2_542_856, 0.057),
+    "resnet18": (11_689_512, 1.814), "resnet34": (21_797_672, 3.664),
+    "resnet50": (25_557_032, 4.089), "resnet101": (44_549_160, 7.801),
+    "resnet152": (60_192_808, 11.514), "resnext50_32x4d": (25_028_904, 4.23),
+    "resnext101_32x8d": (88_791_336, 16.414), "resnext101_64x4d": (83_455_272, 15.46),
+    "wide_resnet50_2": (68_883_240, 11.398), "wide_resnet101_2": (126_886_696, 22.753),
+    "shufflenet_v2_x0_5": (1_366_792, 0.04), "shufflenet_v2_x1_0": (2_278_604, 0.145),
+    "shufflenet_v2_x1_5": (3_503_624, 0.296), "shufflenet_v2_x2_0": (7_393_996, 0.583),
+    "squeezenet1_0": (1_248_424, 0.819), "squeezenet1_1": (1_235_496, 0.349),
+    "vgg11": (132_863_336, 7.609), "vgg11_bn": (132_868_840, 7.609),
+    "vgg13": (133_047_848, 11.308), "vgg13_bn": (133_053_736, 11.308),
+    "vgg16": (138_357_544, 15.47), "vgg16_bn": (138_365_992, 15.47),
+    "vgg19": (143_667_240, 19.632), "vgg19_bn": (143_678_248, 19.632),
+    "vit_b_16": (86_567_656, 17.564), "vit_b_32": (88_224_232, 4.409),
+    "vit_l_16": (304_326_632, 61.555), "vit_l_32": (306_535_400, 15.378),
+    "vit_h_14": (632_045_800, 167.295),
+}  # fmt: skip
+OF_PICTURES = {
+    "inception_v3": 299, "efficientnet_b1": 240, "efficientnet_b2": 288, "efficientnet_b3": 300,
+    "efficientnet_b4": 380, "efficientnet_b5": 456, "efficientnet_b6": 528, "efficientnet_b7": 600,
+    "efficientnet_v2_s": 384, "efficientnet_v2_m": 480, "efficientnet_v2_l": 480,
 }  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_models_have_the_published_sizes(name):
-    model = models.get_model(name)
-    counts = [p.numel() for p in model.parameters()]
-    assert (sum(counts), len(counts)) == SIZES[name]
-    assert model.eval()(tn.zeros(1, 3, 64, 64)).shape == (1, 1000)
+    size = OF_PICTURES.get(name, 224)
+    options = {"googlenet": {"aux_logits": False, "init_weights": False},
+               "inception_v3": {"init_weights": False}}  # fmt: skip
+    with tn.device("meta"):
+        model = models.get_model(name, **options.get(name, {})).eval()
+        with FlopCounterMode(display=False) as counted:
+            assert model(tn.empty(1, 3, size, size)).shape == (1, 1000)
+    count = sum(p.numel() for p in model.parameters())
+    assert (count, round(counted.get_total_flops() / 2e9, 3)) == PUBLISHED[name]
+
+
+def test_every_model_is_published():
+    assert models.list_models() == sorted(PUBLISHED)
+
+
+@pytest.mark.parametrize("kind", ["AlexNet", "SqueezeNet", "DenseNet", "GoogLeNet", "Inception3"])
+def test_models_of_classes_have_a_thousand_classes(kind):
+    with tn.device("meta"):
+        more = {"init_weights": False} if kind in ("GoogLeNet", "Inception3") else {}
+        last = [p for p in getattr(models, kind)(**more).parameters()][-1]
+    assert last.shape == (1000,)
+
+
+@pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
+@pytest.mark.parametrize("asked", [True, False])
+def test_published_weights_bring_classes_of_the_middle_if_asked(name, asked, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
+    model = models.get_model(name, aux_logits=True, init_weights=False, num_classes=10)
+    file = {"googlenet": "googlenet-1.pth", "inception_v3": "inception_v3_google-1.pth"}[name]
+    tn.save(model.state_dict(), tmp_path / "hub" / "checkpoints" / file)
+    loaded = models.get_model(name, weights="DEFAULT", num_classes=10, aux_logits=asked)
+    assert loaded.aux_logits == asked and loaded.transform_input
+    have = {k for k in model.state_dict() if asked or not k.lower().startswith("aux")}
+    assert loaded.state_dict().keys() == have
 
 
 def test_a_model_trains(tmp_path, monkeypatch):
@@ -359,3 +419,27 @@ def test_a_star_brings_what_torchvision_brings():
     for part in ("models", "transforms", "ops", "datasets"):
         exec(f"from tenon.vision.{part} import *", names)
     assert {"resnet18", "VGG", "Compose", "Normalize", "InterpolationMode", "nms"} <= names.keys()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(8, "uint8"), (9, "int8"), (11, "int16"), (12, "int32"), (13, "float32"), (14, "float64")],
+)
+def test_numbers_of_each_kind_of_a_file_of_digits(code, kind, tmp_path):
+    values = (np.arange(6).reshape(2, 3) * 7 + 1).astype(kind)
+    head = bytes([0, 0, code, 2]) + b"".join(n.to_bytes(4, "big") for n in values.shape)
+    path = tmp_path / "numbers"
+    path.write_bytes(head + values.astype(values.dtype.newbyteorder(">")).tobytes())
+    read = datasets.mnist.read_sn3_pascalvincent_tensor(path)
+    assert str(read.dtype) == f"tenon.{kind}" and np.array_equal(read.numpy(), values)
+    empty = bytes([0, 0, code, 1, 0, 0, 0, 0])
+    path.write_bytes(empty)
+    assert datasets.mnist.read_sn3_pascalvincent_tensor(path).shape == (0,)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\0\x08", b"\0\1\x08\0", b"\0\0\x0a\0"], ids=repr)
+def test_files_that_hold_no_digits(data, tmp_path):
+    path = tmp_path / "numbers"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="numbers is no file of MNIST's format"):
+        datasets.mnist.read_sn3_pascalvincent_tensor(path)
