@@ -137,8 +137,9 @@ static tn_status negate(tni_compiler *c, tni_term a, tni_term *ret_term) {
         return tni_formula_fault(c, "there is no minus %s", tni_kind_text(a.kind));
     if (a.from == TNI_FROM_CONSTANT) {
         tn_scalar s = a.constant.number;
-        *ret_term =
-            tni_term_number(s.kind == TN_CAT_FLOAT ? tn_scalar_float(-s.re) : tn_scalar_int(-s.i));
+        *ret_term = tni_term_number(s.kind == TN_CAT_COMPLEX ? tn_scalar_complex(-s.re, -s.im)
+                                    : s.kind == TN_CAT_FLOAT ? tn_scalar_float(-s.re)
+                                                             : tn_scalar_int(-s.i));
         return TN_OK;
     }
     return tni_formula_small(c, TNI_STEP_NUMBER, '_', a, a, TNI_V_NUMBER, ret_term);

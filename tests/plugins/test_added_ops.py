@@ -430,6 +430,7 @@ FORMULAS = {
         lambda x: x + np.exp(x)
     ),
     "x * sqrt(4.0) + real(x + 1j)": lambda x: 3 * x,
+    "real((x + 1) * -2j * 1j) + x * -1.5 + x * -True": lambda x: 2 * (x + 1) - 2.5 * x,
 }
 
 
