@@ -104,22 +104,26 @@ static tn_tensor *divergences(tni_scope *s, const comparison *c) {
     return scope_sub(s, own, scope_mul(s, t, tni_t(c->x)));
 }
 
-/* x as an operand of a difference: a truth beside a number is 0 or 1, though operators do not subtract
- * truths; of two dtypes the wider one counts, also where one is that of a single number. */
+/* A single number's dtype counts as that of many: over the other's shape. */
 static tn_tensor *operand(tni_scope *s, const tn_view *x, const tn_view *other) {
-    bool truth = tn_view_dtype(x) == TN_BOOL && tn_view_dtype(other) != TN_BOOL;
-    tn_tensor *t = truth ? scope_convert(s, tni_t(x), tn_view_dtype(other)) : tni_t(x);
     bool single = x->ndim == 0 && other->ndim > 0 && tn_view_dtype(x) != tn_view_dtype(other);
-    return single ? scope_expand(s, t, tn_ints_of(other->shape, other->ndim)) : t;
+    return single ? scope_expand(s, tni_t(x), tn_ints_of(other->shape, other->ndim)) : tni_t(x);
+}
+
+/* A truth beside a number is 0 or 1, though operators do not subtract truths. */
+static tn_tensor *number(tni_scope *s, const tn_view *x, const tn_view *other) {
+    bool truth = tn_view_dtype(x) == TN_BOOL && tn_view_dtype(other) != TN_BOOL;
+    return truth ? scope_convert(s, tni_t(x), tn_view_dtype(other)) : operand(s, x, other);
 }
 
 /* The losses of all elements, weighted but for `weight`. */
 static tn_tensor *terms(tni_scope *s, const comparison *c) {
     tn_tensor *x = tni_t(c->x), *t = tni_t(c->target);
+    bool absolute = c->how == TN_ELEMENT_LOSS_ABSOLUTE;
     if (c->how == TN_ELEMENT_LOSS_SQUARE || c->how == TN_ELEMENT_LOSS_SMOOTH ||
-        c->how == TN_ELEMENT_LOSS_HUBER) {
-        x = operand(s, c->x, c->target);
-        t = operand(s, c->target, c->x);
+        c->how == TN_ELEMENT_LOSS_HUBER || absolute) {
+        x = absolute ? operand(s, c->x, c->target) : number(s, c->x, c->target);
+        t = absolute ? operand(s, c->target, c->x) : number(s, c->target, c->x);
     }
     switch (c->how) {
     case TN_ELEMENT_LOSS_SQUARE: return scope_square(s, scope_sub(s, x, t));

@@ -259,7 +259,7 @@ tn_status tni_composite_channel_shuffle(const void *args, tn_tensor **rets) {
     const tn_channel_shuffle_args *a = args;
     const tn_view *in = a->input;
     tni_scope s = {0};
-    int64_t shape[TN_MAX_DIMS + 1];
+    int64_t shape[TN_MAX_DIMS];
     if (in->ndim < 3 || in->ndim == TN_MAX_DIMS)
         return tn_fail(TN_E_STATE, 0,
                        "channel_shuffle expects input with > 2 dims, but got input with sizes %s",

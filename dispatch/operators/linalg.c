@@ -251,7 +251,7 @@ static tn_status as_batch(tn_tensor *t, int32_t nb, const int64_t *batch, int64_
     int64_t shape[TN_MAX_DIMS];
     const int64_t *last = tn_tensor_shape(t) + tn_tensor_ndim(t) - 2;
     int64_t rows = last[0], cols = last[1];
-    if (nb > 0) memcpy(shape, batch, (size_t)nb * sizeof(int64_t));
+    memcpy(shape, batch, (size_t)nb * sizeof(int64_t));
     shape[nb] = rows;
     shape[nb + 1] = cols;
     tn_tensor *wide = NULL;

@@ -132,6 +132,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--each", type=int, default=2, help="mutants of a formula at most (2)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--far", action="store_true", help="let the living meet all quick tests")
+    parser.add_argument("--near", action="store_true", help="only the tests of their entries")
     parser.add_argument("--again", type=Path, metavar="FILE", help="what lived in this --json")
     parser.add_argument("--json", type=Path, help="write the result of every mutant here")
     parser.add_argument("--list", action="store_true", help="only print the mutants")
@@ -200,7 +201,7 @@ def main() -> int:
     # Mutants of kernels are compiled for the least instruction set alone.
     env = {**os.environ, **one, "PYTHONPATH": str(site), "TENON_CPU_ISA": "baseline"}
     command = [sys.executable, str(HERE / "runner.py"), str(build.out), str(opts.jobs)]
-    command += ["far"] if opts.far else []
+    command += ["far"] if opts.far else ["near"] if opts.near else []
     (build.out / "results.json").unlink(missing_ok=True)
     subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=False)
     results = json.loads((build.out / "results.json").read_text(encoding="utf-8"))

@@ -1,8 +1,9 @@
 """Runs the tests once for each mutant, in forks of one process that has collected them.
 
-Started by __main__.py with the package of build/mutate/site: `runner.py FOLDER JOBS [far]`; reads
-mutants.json and writes results.json there. Mutants that the tests of their entries let live meet
-all collected tests that reach them; `far`: those of the whole Python package are collected, too.
+Started by __main__.py with the package of build/mutate/site: `runner.py FOLDER JOBS [near|far]`;
+reads mutants.json and writes results.json there. Mutants that the tests of their entries let live
+meet all collected tests that reach them, with `near` none; `far`: those of the whole Python package
+are collected, too.
 """
 
 from __future__ import annotations
@@ -97,10 +98,10 @@ def run_item(item: Any) -> str:
 class Runner:
     """A pytest plugin whose loop is over mutants."""
 
-    def __init__(self, folder: Path, jobs: int, far: bool) -> None:
+    def __init__(self, folder: Path, jobs: int, near: bool) -> None:
         import tenon
 
-        self.folder, self.jobs, self.far = folder, jobs, far
+        self.folder, self.jobs, self.near = folder, jobs, near
         plan = json.loads((folder / "mutants.json").read_text(encoding="utf-8"))
         self.mutants, self.callers = plan["mutants"], plan["callers"]
         self.tests, self.most = plan["tests"], plan["most"]
@@ -147,9 +148,10 @@ class Runner:
         self.facts = self.unchanged(sorted({i for many in asked.values() for i in many}))
         self.say(f"{len(self.facts)} tests unchanged in {time.monotonic() - started:.0f} s")
         self.run_mutants(asked)
-        if not self.tests:
+        if not self.tests and not self.near:
             self.run_far()
-        self.run_programs()
+        if not self.near:
+            self.run_programs()
         failing = [self.items[i].nodeid for i, f in self.facts.items() if f["how"] == "failed"]
         out = {"results": self.results, "failing": failing}
         (self.folder / "results.json").write_text(json.dumps(out, indent=1), encoding="utf-8")
@@ -371,7 +373,7 @@ def main() -> int:
     import pytest
 
     folder, jobs, far = Path(sys.argv[1]), int(sys.argv[2]), "far" in sys.argv[3:]
-    runner = Runner(folder, jobs, far)
+    runner = Runner(folder, jobs, "near" in sys.argv[3:])
     files = {r["tests"] for r in runner.rows.values() if r["tests"]}
     files = {f for f in files if (ROOT / f).is_file() and not f.startswith("tests/ops/")}
     if far:

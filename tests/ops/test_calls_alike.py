@@ -205,3 +205,16 @@ def test_differing_elements_are_counted_but_nan() -> None:
     x, y = tn.tensor([[math.nan, 1.0], [math.inf, 0.0]]), tn.zeros(1, 2)
     got = tn.cdist(x, y, 0.0)
     assert got[0].isnan() and got[1].item() == 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [tn.float64, tn.float16, tn.int64])
+def test_biases_of_transposed_convolutions(n: int, dtype: tn.dtype) -> None:
+    """Of another dtype in one dimension and two, not in three."""
+    x, weight, bias = tn.ones([1, 2] + [4] * n), tn.ones([2, 3] + [1] * n), tn.ones(3, dtype=dtype)
+    if n == 3:
+        with pytest.raises(RuntimeError, match="bias type"):
+            F.conv_transpose3d(x, weight, bias)
+        return
+    got = getattr(F, f"conv_transpose{n}d")(x, weight, bias)
+    assert got.dtype is tn.float32 and (got == 3).all()

@@ -68,6 +68,7 @@ def test_the_most_dimensions() -> None:
     assert less.unsqueeze(0).ndim == tn.stack([less, less]).ndim == MOST
     assert F.one_hot(less, 6).ndim == MOST
     assert full.reshape(2, 3).reshape(full.shape).equal(full)
+    assert full.as_strided(full.shape, full.stride()).equal(full)
     assert full.expand(2, 3, *[1] * (MOST - 3), 2).ndim == full.diagonal().ndim + 1 == MOST
     for refused in (lambda: full.unflatten(1, (1, 3)), lambda: full.unfold(1, 2, 1),
                     lambda: full.unsqueeze(0), lambda: tn.stack([full, full]),
@@ -429,3 +430,78 @@ def test_statistics_of_instances_keep_their_dtype(
     want = 0.9 * old[0] + 0.1 * x.mean((0, 2)), 0.9 * old[1] + 0.1 * x.var(2, ddof=1).mean(0)
     np.testing.assert_allclose(mean.double().numpy(), want[0], rtol=tol)
     np.testing.assert_allclose(var.double().numpy(), want[1], rtol=tol)
+
+
+def test_attention_of_one_sequence() -> None:
+    q, k, v = (RNG.standard_normal(shape) for shape in ((5, 4), (6, 4), (6, 3)))
+    p = np.exp(q @ k.T / 2)
+    got = F.scaled_dot_product_attention(*map(tn.from_numpy, (q, k, v)))
+    np.testing.assert_allclose(got.numpy(), p / p.sum(1, keepdims=True) @ v, rtol=1e-12)
+    for low in range(3):
+        args = [tn.ones(4) if at == low else tn.ones(5, 4) for at in range(3)]
+        with pytest.raises(RuntimeError, match="at least 2 dimensional"):
+            F.scaled_dot_product_attention(*args)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("smoothing", [0.0, 0.25])
+def test_one_sample_has_the_loss_of_a_batch_of_one(classes: int, smoothing: float) -> None:
+    x, share = RNG.standard_normal(classes), RNG.uniform(0.1, 1.0, classes)
+    weight = RNG.uniform(0.5, 2.0, classes)
+    for target in (tn.tensor(1), tn.from_numpy(share)):
+        for w in (None, tn.from_numpy(weight)):
+            one, many = (
+                F.cross_entropy(a, b, w, label_smoothing=smoothing).item()
+                for a, b in ((tn.from_numpy(x), target), (tn.from_numpy(x)[None], target[None]))
+            )
+            assert one == pytest.approx(many, rel=1e-12)
+            log = x - np.log(np.exp(x).sum())
+            aim = np.eye(classes)[1] if target.ndim == 0 else share
+            aim = aim * (1 - smoothing) + smoothing / classes
+            terms = -log * aim * (1 if w is None else weight)
+            want = terms.sum() / (weight[1] if w is not None and target.ndim == 0 else 1)
+            assert one == pytest.approx(want, rel=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+def test_one_number_of_a_wider_dtype_beside_many() -> None:
+    wide, x = tn.tensor(0.1, dtype=tn.float64), tn.tensor([0.5, 2.0])
+    for loss in (F.mse_loss, F.smooth_l1_loss, F.huber_loss, F.l1_loss):
+        for args in ((wide, x), (x, wide)):
+            got = loss(*args, reduction="none")
+            if loss is F.huber_loss and args[0] is x:  # the input's own dtype, as in PyTorch
+                assert got.dtype is tn.float32
+                continue
+            assert got.dtype is tn.float64
+            want = loss(*(t.double().expand(2) for t in args), reduction="none")
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-15)
+
+
+def test_transforms_of_one_sample() -> None:
+    x = RNG.standard_normal(6)
+    got = tn.stft(tn.from_numpy(x), 1, 1, 1, window=tn.tensor([2.0]).double(), center=False,
+                  return_complex=True)  # fmt: skip
+    np.testing.assert_allclose(got.numpy(), 2 * x[None], rtol=1e-15)
+
+
+def test_truths_go_round_and_are_not_reflected() -> None:
+    x = tn.tensor([[True, False, False, True]])
+    assert F.pad(x, (1, 1), mode="circular").tolist() == [[True, True, False, False, True, True]]
+    for mode in ("reflect", "replicate"):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+            F.pad(x, (1, 1), mode=mode)
+
+
+def test_steps_that_vanish_as_whole_numbers_are_blamed() -> None:
+    for sequence in (tn.arange, tn.range):
+        with pytest.raises(ValueError, match="step must be nonzero") as err:
+            sequence(0, 5, 0.5, dtype=tn.int64)
+        assert err.value.arg == 2
+
+
+def test_channels_are_shuffled_in_the_most_dimensions() -> None:
+    full = tn.arange(12).reshape([2, 6] + [1] * (MOST - 3))
+    got = tn.channel_shuffle(full, 3).reshape(2, 6)
+    assert got[0].tolist() == [0, 2, 4, 1, 3, 5]
+    with pytest.raises(RuntimeError, match="more than|> 2 dims"):
+        tn.channel_shuffle(full[..., None], 3)

@@ -651,6 +651,18 @@ def test_what_is_indexed_lies_as_its_tensor_does(shape: tuple[int, ...]) -> None
             assert np.array_equal(a.numpy(), b), order
 
 
+def test_indexed_dimensions_stay_together_beside_one_of_size_one() -> None:
+    """Whose place in memory is no place among the others'."""
+    numbers, table = np.arange(60.0).reshape(5, 4, 3, 1), np.array([[2, 0, 1], [1, 3, 4]])
+    for order in itertools.permutations(range(4)):
+        x = numbers.transpose(order)
+        for first in range(3):
+            key = [slice(None)] * first + [table % n for n in x.shape[first : first + 2]]
+            at = tuple(k if isinstance(k, slice) else tn.from_numpy(k) for k in key)
+            mine = tn.from_numpy(numbers).permute(order)[at]
+            assert np.array_equal(mine.numpy(), x[tuple(key)]), (order, first)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8, bool])
 def test_places_of_many(dtype: Any) -> None:
     """More than one block of elements, packed and strided, none and all of a block among them."""

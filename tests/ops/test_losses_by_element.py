@@ -171,3 +171,22 @@ def test_programs_that_were_recorded_without_gradients_have_them() -> None:
     program(x, t)[0].backward()
     np.testing.assert_allclose(t.grad.numpy(), (t - x).detach().numpy() / 12)
     assert tn.equal(x.grad, -t.grad)
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize("shapes", [((1, 3), (4, 3)), ((4, 3), (1, 3)), ((3,), (4, 3)), ((), (3,))])
+@pytest.mark.parametrize("name", ["mse", "l1", "smooth", "huber"])
+def test_either_operand_is_spread_over_the_other(name: str, shapes: Any) -> None:
+    fn, term, slope = LOSSES[name]
+    draw = np.random.default_rng(5)
+    a, b = (draw.normal(0, 2, shape) for shape in shapes)
+    for reduction, how in (("mean", np.mean), ("sum", np.sum)):
+        x, t = tn.tensor(a, requires_grad=True), tn.tensor(b, requires_grad=True)
+        with tn.no_grad():
+            assert fn(x, t, reduction=reduction).item() == pytest.approx(how(term(a, b)), rel=1e-13)
+        loss = fn(x, t, reduction=reduction)
+        loss.backward()
+        assert loss.item() == pytest.approx(how(term(a, b)), rel=1e-13)
+        each = slope(a, b) / (1 if reduction == "sum" else slope(a, b).size)
+        for v, want in ((x, each), (t, -each)):
+            np.testing.assert_allclose(v.grad.numpy(), tn.tensor(want).sum_to_size(v.shape).numpy())

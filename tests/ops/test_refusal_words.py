@@ -245,6 +245,12 @@ HEADS = [
 ]  # fmt: skip
 y, filters = tn.ones(2, 3, 6), tn.ones(1, 3, 2)
 LAYERS: list[Refusal] = [
+    (R, "input sizes do not match the weight or each other",
+     lambda: F.bilinear(cube, cube[:, :1], tn.ones(2, 4, 4))),
+    (R, "input sizes do not match the weight or each other",
+     lambda: F.bilinear(cube, cube[:1], tn.ones(2, 4, 4))),
+    (R, "with non-zero sizes behind the batch",
+     lambda: F.fractional_max_pool2d(cube[:, :0], 1, (1, 1), _random_samples=tn.ones(1, 2, 2))),
     (R, "got weight of shape [2, 2]", lambda: F.group_norm(tn.ones(1, 4, 2), 2, tn.ones(2, 2))),
     (R, "got weight of shape [3]", lambda: F.group_norm(tn.ones(1, 4, 2), 2, tn.ones(3))),
     (R, "got bias of shape [1, 4]",
