@@ -116,10 +116,9 @@ void tni_plan_build(tn_plan *ret, int noperands, int noutputs, tn_tensor *const 
         p->shape[0] = 1;
         for (int k = 0; k < noperands; k++)
             p->stride[0][k] = scalar_mask >> k & 1u ? 0 : tn_dtype_size(p->dtype[k]);
-        n = 1;
     }
     p->ndim = n;
-    if (p->numel > 0) {
+    if (p->numel > 0) { /* which leaves one dimension at least */
         sort_dims(p);
         merge_dims(p);
     }

@@ -5,10 +5,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include <tenon/device_ext.h>
 #include <tenon/error.h>
+#include <tenon/ops.h>
 #include <tenon/tensor.h>
 
 static const tn_device cpu = {0, 0};
@@ -225,6 +228,80 @@ static void test_promotion_is_a_lattice(void **state) {
     assert_int_equal(tn_dtype_promote(TN_C64, TN_F64), TN_C128);
 }
 
+/* Small pieces lie together in one file, a large one has its own. */
+static void test_shared_pieces(void **state) {
+    enum { MANY = 40 };
+    const int64_t sizes[] = {1, 15, 300, 5000, 100000};
+    unsigned char handle[TN_SHARE_HANDLE_BYTES];
+    tn_tensor *kept[MANY], *bytes = NULL;
+    (void)state;
+    for (int i = 0; i < MANY; i++) {
+        int64_t n = sizes[i % 5];
+        int32_t file = 7;
+        kept[i] = ramp(n);
+        assert_int_equal(tn_tensor_in_shared_memory(kept[i]), 0);
+        assert_int_equal(tn_tensor_share_memory(kept[i]), TN_OK);
+        assert_int_equal(tn_tensor_in_shared_memory(kept[i]), 1);
+        assert_int_equal(tn_tensor_share(kept[i], handle, &file), TN_OK);
+        assert_true((file >= 0) == (n == 100000));
+        assert_int_equal(tn_tensor_open_shared(handle, file, &bytes), TN_OK);
+        assert_int_equal(tn_tensor_numel(bytes), 4 * n);
+        ((float *)tn_tensor_view(bytes)->data)[n - 1] = -8.0f;
+        assert_true(((float *)tn_tensor_view(kept[i])->data)[n - 1] == -8.0f);
+        tn_tensor_unref(&bytes);
+        if (file >= 0) close(file);
+        if (i % 3 == 0) tn_tensor_unref(&kept[i]);
+    }
+    for (int i = 0; i < MANY; i++) { /* no piece lies in another */
+        if (i % 3 == 0) continue;
+        int64_t n = tn_tensor_numel(kept[i]);
+        const float *data = tn_tensor_view(kept[i])->data;
+        for (int64_t k = 0; k < n - 1; k++) assert_true(data[k] == (float)k);
+        assert_true(data[n - 1] == -8.0f);
+        tn_tensor_unref(&kept[i]);
+    }
+}
+
+/* A sparse tensor is shared by its components. */
+static void test_shared_components(void **state) {
+    unsigned char handle[TN_SHARE_HANDLE_BYTES];
+    const int64_t places[] = {0, 3}, shape[] = {1, 2}, size = 5;
+    int32_t file = 7;
+    tn_tensor *index = NULL, *values = ramp(2), *t = NULL, *dense = NULL;
+    (void)state;
+    assert_int_equal(tn_tensor_from_data(TN_I64, 2, shape, places, &index), TN_OK);
+    assert_int_equal(tn__sparse_coo(index, values, tn_ints_of(&size, 1), 1, 1, &t), TN_OK);
+    assert_int_equal(tn_tensor_in_shared_memory(t), 0);
+    tn_tensor_unref(&index);
+    tn_tensor_unref(&values);
+    assert_int_equal(tn_tensor_share_memory(t), TN_OK);
+    assert_int_equal(tn_tensor_in_shared_memory(t), 1);
+    assert_int_equal(tn_tensor_share(t, handle, &file), TN_E_TYPE);
+    assert_non_null(strstr(tn_error_last()->message, "a sparse tensor is sent by its components"));
+    assert_int_equal(file, 7);
+    float want[] = {0, 0, 0, 1, 0}, got[5];
+    assert_int_equal(tn_to_dense(t, -1, 0, &dense), TN_OK);
+    assert_int_equal(tn_tensor_read(dense, got, sizeof got), TN_OK);
+    assert_memory_equal(got, want, sizeof got);
+    tn_tensor_unref(&dense);
+    tn_tensor_unref(&t);
+}
+
+static void test_lists_end(void **state) {
+    tn_tensor *x = ramp(4);
+    tn_tensor_list parts = {NULL, 0};
+    (void)state;
+    tn_tensor_list_free(NULL);
+    tn_tensor_list_free(&parts);
+    assert_int_equal(tn_split(x, 2, 0, &parts), TN_OK);
+    assert_int_equal(parts.n, 2);
+    tn_tensor_list_free(&parts);
+    assert_null(parts.v);
+    assert_int_equal(parts.n, 0);
+    tn_tensor_list_free(&parts);
+    tn_tensor_unref(&x);
+}
+
 static void test_device_names(void **state) {
     tn_device d = {7, 7};
     static const char *const bad[] = {"",       "cpu:",
@@ -253,6 +330,9 @@ int main(void) {
         cmocka_unit_test(test_set_data_moves_geometry),
         cmocka_unit_test(test_promotion_is_a_lattice),
         cmocka_unit_test(test_device_names),
+        cmocka_unit_test(test_shared_pieces),
+        cmocka_unit_test(test_shared_components),
+        cmocka_unit_test(test_lists_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

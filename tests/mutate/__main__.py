@@ -53,8 +53,9 @@ ROOMS = {
     "dispatch/operators": ["tests/ops", *python("tensor index random sparse arguments options")],
     "dispatch/door": ["tests/plugins", *python("library")],
     "dispatch/device": ["tests/plugins", *python("capture random threads")],
-    "dispatch": [*TAPE, *SPARSE, *LEFT, *python("index random storage dtypes arrays threads "
-        "deferred run complex_parts serialization capture library")],
+    "dispatch": [*TAPE, *SPARSE, *LEFT, "tests/ops/test_out_overlap.py",
+        *python("index random storage dtypes arrays threads deferred run "
+        "complex_parts serialization capture library expressions")],
     "backends/cpu": ["tests/ops", *STEPS, *python("random sparse fusion compile")],
     "plugins": ["tests/plugins", *python("library command run")],
     "python/src/ffi": ["tests/plugins/test_ffi.py", "tests/plugins/test_ffi_calls.py"],

@@ -219,6 +219,34 @@ def test_all_or_nothing() -> None:
     assert tn.ops.half.f(tn.ones(2)).tolist() == [1, 1]
 
 
+PLANNED = """
+static tn_status planned(const tn_call *call, const void *args) {
+    const tn_plan *p = ((const unary *)args)->plan;
+    (void)call;
+    tn_rows r;
+    for (tn_rows_start(&r, p); tn_rows_next(&r);)
+        for (int64_t i = 0; i < r.n; i++)
+            *TN_ROW(float, r, 0, i) = (float)(p->ndim * 10 + (p->flags & TN_PLAN_FLAT ? 1 : 0));
+    return TN_OK;
+}
+"""
+
+
+def test_plans_are_as_short_as_they_can_be() -> None:
+    """Dimensions that all operands go through in one step are one; a plan is flat where that is
+    all there is and no operand leaves anything out."""
+    more = 'return kernel(h, t, "planned::f", 0, planned, TN_F32, 0);'
+    f = load("planned", POINTWISE + '"planned::f(Tensor x) -> Tensor"', more, PLANNED).f
+    x = tn.zeros(2, 3, 8)
+    for given, want in [
+        (x, 11), (x.permute(2, 0, 1), 11), (x[:, :, :4], 20),
+        (x[:, :2], 20), (x[:, :2, :4], 30), (x[0, 0, ::2], 10), (tn.zeros(1).expand(6), 10),
+        (tn.zeros(()), 11), (x[:1, :1, :1], 11), (x[:1, :, :1], 10), (tn.zeros(4, 1, 2), 11),
+        (x[:, :, :1], 10), (tn.zeros(2, 1, 1, 5)[:, :, :, :3], 20),
+    ]:  # fmt: skip
+        assert set(f(given).reshape(-1).tolist()) == {want}, (given.shape, given.stride())
+
+
 def test_name_clash_between_plugins() -> None:
     load("clash", POINTWISE + '"clash::f(Tensor x) -> Tensor"')
     with pytest.raises(ImportError, match="operator 'clash::f' is there already"):

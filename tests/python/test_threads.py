@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import at_once
+import memory
 import numpy as np
 import pytest
 import tenon as tn
@@ -267,3 +268,21 @@ def test_custom_functions() -> None:
         return (x.grad == 4).all().item()
 
     assert all(in_threads(work))
+
+
+def test_tensors_of_a_thread_that_ended_are_given_back() -> None:
+    """A thread keeps some headers of freed tensors for its next ones, until it ends."""
+
+    def many() -> None:
+        [tn.zeros(1, 1, 1, 1, device="cpu") for _ in range(400)]
+
+    def rounds(n: int) -> None:
+        for _ in range(n):
+            thread = threading.Thread(target=many)
+            thread.start()
+            thread.join()
+
+    rounds(50)
+    before = memory.resident()
+    rounds(250)
+    assert memory.resident() - before < 10 << 20
