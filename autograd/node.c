@@ -171,12 +171,6 @@ void tni_edge_drop(tni_edge *e) {
     if (node) tni_node_unref(node);
 }
 
-tni_edge tni_edge_copy(tni_edge e) {
-    tn_tensor_ref(tni_key_leaf(e.to));
-    tn_node_ref(tni_key_node(e.to));
-    return e;
-}
-
 /* ---- What a binding may ask --------------------------------------------------------------------*/
 
 /* The operator's name in camel case, without an overload's suffix: "log_softmax" -> LogSoftmax. */

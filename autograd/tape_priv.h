@@ -25,7 +25,6 @@ static inline tn_tensor *tni_key_leaf(uintptr_t to) {
 }
 static inline tn_node *tni_key_node(uintptr_t to) { return to & TNI_LEAF ? NULL : (tn_node *)to; }
 void tni_edge_drop(tni_edge *e);
-tni_edge tni_edge_copy(tni_edge e);
 /* Where t's gradient goes; brings the history of views up to date first. */
 tn_status tni_edge_of(tn_tensor *t, tni_edge *ret_edge);
 

@@ -15,9 +15,6 @@ tn_status tni_check_kind(const tn_op *op, int field, int32_t dtype);
 void tni_infer_same(tn_infer *inf, int i, const tn_view *x);
 /* Output i has this shape, packed. */
 tn_status tni_infer_set(tn_infer *inf, int i, int32_t ndim, const int64_t *shape);
-/* The same with the strides of a memory format (channels-last results). */
-tn_status tni_infer_set_format(tn_infer *inf, int i, int32_t ndim, const int64_t *shape,
-                               int32_t format);
 /* Argument `arg` must have this shape and, unless dtype is -1, this dtype; NULL passes. Gradients use
  * it: their users are other operators, but anybody may call them. */
 tn_status tni_infer_expect(const tn_infer *inf, int32_t arg, const tn_view *t, int32_t ndim,

@@ -81,15 +81,6 @@ tn_status tni_infer_set(tn_infer *inf, int i, int32_t ndim, const int64_t *shape
     return TN_OK;
 }
 
-tn_status tni_infer_set_format(tn_infer *inf, int i, int32_t ndim, const int64_t *shape,
-                               int32_t format) {
-    TN_TRY(tni_infer_set(inf, i, ndim, shape));
-    inf->out[i].strided = format != TN_FORMAT_CONTIGUOUS;
-    if (inf->out[i].strided)
-        tni_format_strides(format, NULL, ndim, inf->out[i].shape, inf->out[i].strides);
-    return TN_OK;
-}
-
 tn_status tni_infer_expect(const tn_infer *inf, int32_t arg, const tn_view *t, int32_t ndim,
                            const int64_t *shape, int32_t dtype) {
     const tn_op *op = inf->op;

@@ -35,7 +35,6 @@ OUT = {"exact", "whole", "apart", "itself", "filled", "dtype"}
 REFUSES = {"bool", "int", "complex", "mixed", "lacking"}
 CHECKS = (("pointwise", "custom"), ("composite", "custom"), ("pointwise", "unlike"))
 REPEATED = (("pointwise", "custom"), ("structured", "custom"))
-RESULTS = ("compute", "bool", "real", "int64")
 
 # schema type -> (field kind, C type in the argument struct, C parameter type)
 TYPES = {

@@ -694,7 +694,6 @@ tn_status tn_world_part(tn_world *w, const int32_t *ranks, int32_t n, int64_t ti
 
 int32_t tn_world_rank(const tn_world *w) { return w ? w->rank : -1; }
 int32_t tn_world_size(const tn_world *w) { return w ? w->size : 0; }
-const char *tn_world_engine(const tn_world *w) { return w ? w->use->engine->name : ""; }
 void tn_world_close(tn_world *w) { world_unref(w); }
 
 void tn_world_abort(tn_world *w, int32_t code) {

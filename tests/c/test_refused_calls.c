@@ -160,6 +160,8 @@ static void test_functions_of_a_host(void **state) {
     REFUSED(TN_E_TYPE, "the saved tensor is NULL", tn_saved_unpack(NULL, n, &kept));
     assert_null(out[0]);
     OK(tn_host_node_finish(n, &other, 1, NULL, out));
+    assert_int_equal(tn_node_output_count(n), 1);
+    assert_int_equal(tn_node_output_count(NULL), 0);
     REFUSED(TN_E_STATE, "OwnBackward has its outputs already",
             tn_host_node_finish(n, &other, 1, NULL, out));
     tn_node_call(n, "another name"); /* only nodes of operators take one */
@@ -225,9 +227,12 @@ static void test_settings(void **state) {
     REFUSED(TN_E_TYPE, "profiler_push(): the name is NULL", tn_profiler_push(NULL));
     REFUSED(TN_E_TYPE, "profiler_mark(): the name is NULL", tn_profiler_mark(NULL));
     REFUSED(TN_E_STATE, "has entered no span", tn_profiler_pop());
+    assert_false(tn_profiler_is_running());
     OK(tn_profiler_start());
+    assert_true(tn_profiler_is_running());
     REFUSED(TN_E_STATE, "a recording is running already", tn_profiler_start());
     OK(tn_profiler_stop());
+    assert_false(tn_profiler_is_running());
     REFUSED(TN_E_INDEX, "there is no span -1", tn_profiler_at(-1, &span));
     REFUSED(TN_E_TYPE, "no place to go", tn_profiler_at(0, NULL));
     REFUSED(TN_E_VALUE, "expected 1 to 256 devices", tn_group_new(NULL, 1, 1, 0, NULL, &group));

@@ -28,7 +28,6 @@ TN_API tn_status tn_world_part(tn_world *world, const int32_t *ranks, int32_t n,
                                tn_world **ret_world);
 TN_API int32_t tn_world_rank(const tn_world *world);
 TN_API int32_t tn_world_size(const tn_world *world);
-TN_API const char *tn_world_engine(const tn_world *world);
 /* Starts an operation. The memory it names is the operation's until it is done. later: 0 where the
  * caller waits for it next; 1: a thread of ours drives it meanwhile. */
 TN_API tn_status tn_world_start(tn_world *world, const tn_exchange *x, int32_t later,

@@ -213,7 +213,3 @@ class Library:
 
     def memory_empty_cache(self, device: str) -> None:
         self.check(self.lib.tn_memory_empty_cache(self.device(device)))
-
-    def set_rng_kind(self, kind: int) -> None:
-        if self.lib.tn_rng_set_kind(kind) != 0:
-            raise RuntimeError(self.error())

@@ -23,7 +23,6 @@ _NAMES = {
     builtins.bool: _C.bool, builtins.int: _C.int64, builtins.float: _C.float64,
     builtins.complex: _C.complex128,
 }  # fmt: skip
-_CATEGORY = {"b": 0, "i": 1, "f": 2, "c": 3}
 
 
 # ---- Facts about dtypes --------------------------------------------------------------------------

@@ -37,10 +37,3 @@ def _local_part(
             shape[dim], start = Shard.local_shard_size_and_offset(shape[dim], size, rank)
             offset[dim] += start
     return tuple(shape), tuple(offset)
-
-
-def compute_local_shape(
-    global_shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]
-) -> tuple[int, ...]:
-    """The shape of this rank's part."""
-    return compute_local_shape_and_global_offset(global_shape, mesh, placements)[0]
