@@ -144,7 +144,7 @@ def broadcast(tensor: Any, devices: Any = None, *, out: Any = None, root: int = 
 def _devices(devices: Any) -> list[Any]:
     found = [_C.device(device) for device in devices]
     if not found:
-        raise ValueError("expected at least one device")
+        raise ValueError("devices: expected at least one device, got none")
     return [d if d.index is not None else _C.device(d.type, 0) for d in found]
 
 

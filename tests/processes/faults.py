@@ -128,6 +128,8 @@ def refuse() -> None:
     )  # fmt: skip
     for call in calls:
         said(call)
+    mixed = [one if rank == RANK else one.double() for rank in range(SIZE)]
+    needs(said(lambda: dist.reduce_scatter(one, mixed)), "float32 in input_list", "float64")
     for names in (("a", "a"), ("a",)):
         said(lambda names=names: dist.init_device_mesh("cpu", (1, SIZE), mesh_dim_names=names))
 

@@ -86,7 +86,7 @@ FEW = [
 ]  # fmt: skip
 WRONG = {text: "Too few dimensions on input" for text in FEW} | {
     "ReshapeTransform((6,), (2, 3)).event_dim": "use either .domain.event_dim or .codomain",
-    "CatTransform([ExpTransform(), AbsTransform()], 0, [1, 2])(t([1.0]))": "size 1, the parts 3",
+    "CatTransform([ExpTransform(), AbsTransform()], 0, [1, 2])(t([1.0]))": "size 1, and the parts",
     "StackTransform([ExpTransform(), AbsTransform()], 0)(t([1.0]))": "size 1, for 2 transforms",
     "c.stack([c.positive, c.real], 0).check(t([1.0, 1.0, 1.0]))": "",
     "c.dependent.check(t(1.0))": "Cannot determine validity",

@@ -234,7 +234,7 @@ LAYERS: dict[str, tuple[str, Call]] = {
     ),
     "groups of a vector": ("have to be 2 or 3 dimensional", lambda t: groups(t, (8,), (2, 16, 8))),
     "groups without ends": (
-        "offsets if there is a 2d matrix",
+        "grouped_mm: offs goes with a matrix of two dimensions",
         lambda t: groups(t, (4, 8), (2, 8, 16)),
     ),
     "pooled to two lengths": (
@@ -466,7 +466,7 @@ GRIDS_AND_DATA: dict[str, tuple[str, Call]] = {
         lambda t: t.nn.functional.grouped_mm(*[t.ones(1, 8, 8).bfloat16()] * 2, bias=t.ones(1, 8)),
     ),
     "share of no time": (
-        "1.0 us are no part of no time",
+        "a part of 0 us, got 1.0 us",
         lambda t: part(t, "autograd", "profiler_util")._format_time_share(1.0, 0),
     ),
     "units that are not sharded": (

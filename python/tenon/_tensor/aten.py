@@ -132,7 +132,9 @@ def _attention(
 ) -> Any:  # fmt: skip
     """Attention, and the logarithms of its sums."""
     if dropout_p:
-        raise NotImplementedError("this form of attention has no dropout")
+        raise NotImplementedError(
+            f"attention with its sums has no dropout, got dropout_p={dropout_p}"
+        )
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     mask = _expanded(attn_mask, query, key)
     return _C._op("_flash_attention")(query, key, value, mask, is_causal, scale)

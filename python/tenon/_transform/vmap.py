@@ -350,7 +350,7 @@ def one_by_one(call: Any) -> Any:
     """The operator for each element, the results stacked; in-place forms write into elements."""
     outs = []
     if not call.size:
-        raise RuntimeError(f"vmap: '{call.name}' has no rule for no elements at all")
+        raise RuntimeError(f"vmap: '{call.name}' runs for each element, and there is none")
     states = _rng_states(call) if call.randomness == "same" else []
     for i in range(call.size):
         for put, state in states:

@@ -13,7 +13,7 @@ def _format_time_share(time_us: float, total_time_us: float) -> str:
     if total_time_us != 0:
         return f"{time_us * 100.0 / total_time_us:.2f}%"
     if time_us != 0:
-        raise AssertionError(f"{time_us} us are no part of no time")
+        raise AssertionError(f"expected a part of 0 us, got {time_us} us")
     return "NaN"
 
 

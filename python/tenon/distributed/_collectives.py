@@ -322,8 +322,12 @@ def reduce_scatter(
         raise RuntimeError("reduce_scatter(): expected one tensor for each process")
     mine = members.rank()
     _same_sizes("reduce_scatter", [parts[mine]], target, mine)
-    if any(t.dtype != target.dtype for t in parts):
-        raise RuntimeError(f"reduce_scatter(): expected tensors of {target.dtype} in the list")
+    other = next((t.dtype for t in parts if t.dtype != target.dtype), None)
+    if other is not None:
+        raise RuntimeError(
+            f"reduce_scatter(): expected tensors of {target.dtype} in input_list, as output is, "
+            f"got {other}"
+        )
     if len({t.numel() for t in parts}) == 1:
         flat = tenon.cat([t.reshape(-1) for t in parts])
         return reduce_scatter_tensor(output, flat, op, group, async_op)

@@ -435,7 +435,8 @@ class CatTransform(Transform):
     def _parts(self, value: Tensor) -> Any:
         if value.size(self.dim) != self.length:
             raise ValueError(
-                f"dimension {self.dim} has size {value.size(self.dim)}, the parts {self.length}"
+                f"CatTransform: dimension {self.dim} has size {value.size(self.dim)}, and the "
+                f"parts have {self.length} together"
             )
         return zip(self.transforms, value.split(self.lengths, self.dim), strict=True)
 

@@ -59,7 +59,9 @@ def grouped_mm(
     if bias is not None:
         raise RuntimeError("Bias not supported yet")
     if (offs is not None) != any(flat):
-        raise RuntimeError("Have to provide offsets if there is a 2d matrix, and only then")
+        raise RuntimeError(
+            "grouped_mm: offs goes with a matrix of two dimensions, and with nothing else"
+        )
     if offs is None:
         return tenon.bmm(mat_a, mat_b).to(out_dtype or mat_a.dtype)
     if flat == (True, True):

@@ -74,7 +74,9 @@ def _fuse(model: nn.Module, modules_to_fuse: Any, inplace: bool, qat: bool) -> n
         hooks = mods[0]._forward_pre_hooks, mods[-1]._forward_hooks
         new = [fused(mods, qat), *(nn.Identity() for _ in mods[1:])]
         if any(hooks):
-            raise NotImplementedError("modules with hooks are not fused")
+            raise NotImplementedError(
+                f"fuse_modules: {', '.join(names)}: modules with hooks are not fused"
+            )
         for name, mod in zip(names, new, strict=True):
             model.set_submodule(name, mod.train(mods[0].training))
     return model

@@ -100,7 +100,10 @@ class MinMaxObserver(UniformQuantizationObserverBase):
                  **kwargs: Any) -> None:  # fmt: skip
         super().__init__(dtype, qscheme, **kwargs)
         if qscheme.per_channel and type(self)._channels is False:
-            raise NotImplementedError("this observer's grid is one per tensor")
+            raise NotImplementedError(
+                f"{type(self).__name__}: the grid is one per tensor, and qscheme={qscheme} has "
+                "one per channel"
+            )
         self.register_buffer("min_val", tenon.tensor(float("inf")))
         self.register_buffer("max_val", tenon.tensor(float("-inf")))
 
@@ -162,7 +165,10 @@ class PerChannelMinMaxObserver(MinMaxObserver):
     def __init__(self, ch_axis: int = 0, dtype: QType = quint8,
                  qscheme: QScheme = per_channel_affine, **kwargs: Any) -> None:  # fmt: skip
         if not qscheme.per_channel:
-            raise NotImplementedError("this observer's grid is one per channel")
+            raise NotImplementedError(
+                f"{type(self).__name__}: the grid is one per channel, and qscheme={qscheme} has "
+                "one per tensor"
+            )
         super().__init__(dtype, qscheme, **kwargs)
         self.ch_axis = ch_axis
 

@@ -143,7 +143,10 @@ def grid_of(observer: Any) -> tuple[float, int, int, int]:
     range has not seen still has a number there."""
     scale, zero = observer.calculate_qparams()
     if scale.numel() != 1:
-        raise ValueError("values of layers lie on one grid per tensor")
+        raise ValueError(
+            f"the values that a layer gives need one grid per tensor, and "
+            f"{type(observer).__name__} has found {scale.numel()}"
+        )
     if observer.quant_max - observer.quant_min > 255:
         raise ValueError(f"layers are of 8 bits, not of {observer.dtype}")
     return float(scale), int(zero), observer.dtype.low, observer.dtype.high

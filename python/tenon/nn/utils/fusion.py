@@ -48,7 +48,10 @@ def _fused(layer: Any, bn: Any, **options: Any) -> Any:
     if layer.training or bn.training:
         raise AssertionError("Fusion only for eval!")
     if bn.running_mean is None or bn.running_var is None:
-        raise ValueError("a batch norm without running statistics cannot be fused")
+        raise ValueError(
+            f"fusing {type(layer).__name__} and {type(bn).__name__}: the batch norm has no running "
+            "statistics"
+        )
     new = copy.deepcopy(layer)
     statistics = (bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
     with tenon.no_grad():

@@ -76,7 +76,10 @@ class Conv2d(_Static):
     @classmethod
     def _like(cls, mod: Any) -> Conv2d:
         if mod.padding_mode != "zeros" or isinstance(mod.padding, str):
-            raise ValueError("only convolutions with zeros around them, in numbers, are converted")
+            raise ValueError(
+                "a quantized convolution pads with zeros, as many as numbers say: padding_mode="
+                f"{mod.padding_mode!r} and padding={mod.padding!r} cannot be converted"
+            )
         made = cls()
         for name in cls._taken:
             setattr(made, name, getattr(mod, name))

@@ -39,7 +39,7 @@ class SubgraphMatcher:
             self.anchors = [pattern.output_node()]
         self.anchors = [n for n in dict.fromkeys(self.anchors) if n.op != "placeholder"]
         if not self.anchors:
-            raise ValueError("a pattern returns what it computes")
+            raise ValueError("SubgraphMatcher: the pattern returns nothing that it computes")
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
         """In the order of the graph; where two share a node, the first one."""
