@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import gc
@@ -10,9 +11,10 @@ import pickle
 import threading
 import types
 import weakref
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -478,3 +480,230 @@ def test_what_stands_for_a_function_is_like_one() -> None:
 @tn.compile
 def at_the_top(x: tn.Tensor) -> tn.Tensor:
     return x + 1
+
+
+class Counter:
+    def __init__(self, n: Any = 0) -> None:
+        self.n = n
+
+    def add(self, by: Any) -> Counter:
+        self.n = self.n + by
+        return self
+
+    def __enter__(self) -> Counter:
+        return self.add(1)
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+COUNTER, FIELDS = Counter(), Counter()
+
+
+def older_counter() -> Counter:
+    return COUNTER
+
+
+def older_rows() -> list[int]:
+    return ROWS
+
+
+def counted_by_a_closure() -> tuple[Any, Any]:
+    n = 0
+
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        nonlocal n
+        n += 1
+        return x * 2
+
+    return fn, lambda: n
+
+
+def _through_a_function(x: tn.Tensor) -> tn.Tensor:
+    ROWS.extend([0] * (not ROWS))
+    older_rows()[0] += 1
+    return x * 2
+
+
+def _enters(x: tn.Tensor) -> tn.Tensor:
+    with COUNTER:
+        return x * 2
+
+
+def _enters_by_a_call(x: tn.Tensor) -> tn.Tensor:
+    with older_counter():
+        return x * 2
+
+
+def _stores(x: tn.Tensor) -> tn.Tensor:
+    older_counter().add(1)
+    return x * 2
+
+
+def _stores_the_same(x: tn.Tensor) -> tn.Tensor:
+    COUNTER.__init__(COUNTER.n + 1)  # type: ignore[misc]
+    return x * 2
+
+
+def _items_of_attributes(x: tn.Tensor) -> tn.Tensor:
+    vars(older_counter()).update(n=COUNTER.n + 1)
+    return x * 2
+
+
+def _appends(x: tn.Tensor) -> tn.Tensor:
+    older_rows().append(0)
+    COUNTER.n = len(ROWS)
+    return x * 2
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    "fn", [_enters, _enters_by_a_call, _stores, _stores_the_same, _items_of_attributes, _appends]
+)
+def test_what_outlives_the_call_is_written_each_time(how: Made, fn: Any) -> None:
+    COUNTER.n = 0
+    fast = how(fn)
+    for i in range(4):
+        assert fast(tn.ones(2)).tolist() == [2.0, 2.0]
+        assert COUNTER.n == i + 1
+    with pytest.raises(Unsupported):
+        tn.compile(fn, backend=lambda gm, _: gm, fullgraph=True)(tn.ones(2))
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_items_of_what_a_function_gives(how: Made) -> None:
+    ROWS.append(0)
+    fast = how(_through_a_function)
+    for i in range(4):
+        assert fast(tn.ones(2)).tolist() == [2.0, 2.0]
+        assert ROWS == [i + 1]
+    fn, count = counted_by_a_closure()
+    fast = how(fn)
+    for i in range(4):
+        assert fast(tn.ones(2)).tolist() == [2.0, 2.0]
+        assert count() == i + 1
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_an_attribute_that_is_stored_again_has_the_new_value(how: Made) -> None:
+    def last(x: tn.Tensor) -> tn.Tensor:
+        FIELDS.__init__(x)  # type: ignore[misc]
+        return x * 2
+
+    fast = how(last)
+    for _ in range(4):
+        x = tn.ones(2)
+        FIELDS.n = x
+        assert fast(x).tolist() == [2.0, 2.0] and FIELDS.n is x
+
+
+class Pair(NamedTuple):
+    first: tn.Tensor
+    second: tn.Tensor
+
+
+@dataclass
+class Options:
+    scale: float
+    names: list[str]
+
+
+@contextlib.contextmanager
+def doubling() -> Iterator[int]:
+    yield 2
+
+
+def _rows_of_its_own(x: tn.Tensor) -> Any:
+    rows: list[tn.Tensor] = []
+
+    def put(row: tn.Tensor) -> None:
+        rows.append(row)
+
+    put(x)
+    put(x + 1)
+    return Pair(rows.pop(), rows[0])
+
+
+def _objects_of_its_own(x: tn.Tensor) -> Any:
+    made = Counter(x).add(1).add(2)
+    options = Options(3.0, ["a"])
+    options.names.append("b")
+    with Counter(2) as entered:
+        return made.n * options.scale * entered.n * len(options.names)
+
+
+def _blocks(x: tn.Tensor) -> Any:
+    with tn.no_grad():
+        y = x * 2
+    with doubling() as by, tn.set_grad_enabled(False):
+        y = y * by
+    with tn.autocast("cpu", dtype=tn.bfloat16):
+        return (y @ y).float(), x.exp()
+
+
+def _variables_of_its_own(x: tn.Tensor) -> Any:
+    n = 0
+
+    def count() -> None:
+        nonlocal n
+        n += 1
+
+    count()
+    count()
+    return x + n
+
+
+def _iterators_and_imports(x: tn.Tensor) -> Any:
+    import functools
+    import math
+
+    tables = defaultdict(list)
+    tables["a"].append(x)
+    tables.update(b=[x + 1])
+    queue = deque([x])
+    queue.appendleft(x * math.pi)
+    rows = iter(queue)
+    next(rows)
+    return functools.reduce(lambda a, b: a + b, [next(rows), *tables["a"], tables.pop("b")[0]])
+
+
+def _layers_of_its_own(x: tn.Tensor) -> Any:
+    return nn.Softmax(dim=-1)(x)
+
+
+@pytest.mark.parametrize(
+    "fn", [_rows_of_its_own, _objects_of_its_own, _blocks, _variables_of_its_own,
+           _iterators_and_imports, _layers_of_its_own],
+)  # fmt: skip
+def test_what_the_call_made_may_be_changed_in_a_graph(fn: Any) -> None:
+    graphs: list[Any] = []
+    fast = tn.compile(fn, backend=lambda gm, _: graphs.append(gm) or gm, fullgraph=True)
+    for i in range(3):
+        x = tn.arange(4.0).reshape(2, 2) + i
+        for got, wanted in zip(fast(x), fn(x), strict=True):
+            assert type(got) is type(wanted) and got.tolist() == wanted.tolist()
+    assert len(graphs) == 1
+    x = tn.ones(2, 2, requires_grad=True)
+    for got, wanted in zip(fast(x), fn(x), strict=True):
+        assert got.requires_grad == wanted.requires_grad
+
+
+def test_blocks_that_a_graph_does_not_tell_of_are_none() -> None:
+    lock = threading.Lock()
+
+    def held(x: tn.Tensor) -> tn.Tensor:
+        with lock:
+            return x + 1
+
+    def given(x: tn.Tensor) -> tn.Tensor:
+        with tn.inference_mode():
+            return x + 1
+
+    def chosen(x: tn.Tensor) -> tn.Tensor:
+        with tn.no_grad() if x.ndim == 1 else tn.inference_mode():
+            return x + 1
+
+    for fn in (held, given, chosen):
+        assert tn.compile(fn)(tn.ones(2)).tolist() == [2.0, 2.0]
+        with pytest.raises(Unsupported, match="BEFORE_WITH|cannot be seen"):
+            tn.compile(fn, backend=lambda gm, _: gm, fullgraph=True)(tn.ones(2))

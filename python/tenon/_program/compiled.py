@@ -256,7 +256,7 @@ class Compiled:
     ) -> tuple[Recorded | None, str | None, Watch, Any]:
         """Calls the function; its recording or why there is none, and what it returned."""
         kept: list[Any] = []
-        watch = Watch()
+        watch = Watch((self.fn, args, kwargs))
         program = _C._program_begin()
         watch.stop = lambda: _C._program_cancel(program)
         watch.count = lambda: _C._program_position(program)

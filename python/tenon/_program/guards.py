@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 import types
+from _collections import _tuplegetter as tuplegetter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
@@ -31,12 +32,14 @@ _FIXED = (
     types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType, types.CodeType,
     types.WrapperDescriptorType, types.MethodWrapperType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.GenericAlias, range, slice,
-    type(...), type(NotImplemented), re.Pattern, enum.Enum, PurePath, tenon.dtype, tenon.device,
+    type(...), type(NotImplemented), tuplegetter,
+    re.Pattern, enum.Enum, PurePath, tenon.dtype, tenon.device,
     tenon.Generator,
 )  # fmt: skip
 OURS = ("tenon", "torch")
 _ASIDE = {
-    "__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__firstlineno__",
+    "__abstractmethods__", "__annotations__", "__dataclass_fields__", "__dataclass_params__",
+    "__dict__", "__doc__", "__firstlineno__",
     "__module__", "__orig_bases__", "__parameters__", "__qualname__", "__slotnames__", "__slots__",
     "__static_attributes__", "__weakref__", "_abc_impl",
 }  # fmt: skip
@@ -87,6 +90,7 @@ class Walk:
 
     def __init__(self) -> None:
         self.seen: dict[int, Any] = {}
+        self.dicts: dict[int, Any] = {}  # of attributes, which nobody looks into by themselves
         self.rows: list[tuple[int, Any, Any, Any]] = []
         self.empty: list[Any] = []  # dicts without items
         self.exact = True
@@ -167,7 +171,12 @@ class Walk:
             return self._module(value)
         return self._object(value)
 
+    def reaches(self, value: Any) -> bool:
+        """Whether the look has come past an object."""
+        return id(value) in self.seen or id(value) in self.dicts
+
     def _dict(self, value: dict[Any, Any]) -> Any:
+        self.dicts[id(value)] = value
         if value:
             self.rows.append((DICT, value, tuple(value), tuple(value.values())))
         else:

@@ -9,23 +9,26 @@ function itself each time.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dis
+import functools
 import linecache
 import math
 import operator
 import sys
 import sysconfig
 import traceback
+from _abc import _abc_instancecheck as abc_instancecheck
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType
-from typing import Any
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any, NamedTuple
 
 import tenon
-from tenon._program.guards import OURS, Unfit, token
+from tenon._program.guards import OURS, Unfit, Walk, is_ours, of_names
 
 PACKAGE = str(Path(tenon.__file__).parent)
 _MOST = 20000  # operators of a call: while it is recorded, all their results are kept
@@ -46,12 +49,17 @@ _PURE -= {
     if n in ("setitem", "delitem") or (n.startswith("i") and f"__{n}__" in vars(operator)
                                        and n not in ("index", "inv", "invert"))
 }  # fmt: skip
-_CLASSES = (list, dict, set, deque)
+_PURE |= {tuple.__new__, abc_instancecheck, functools.reduce}
+_PURE |= {next}  # of an iterator that is older than the call nothing can be told
+_CONTAINERS = (list, dict, set, deque)
 _READS = {
     "copy", "count", "difference", "fromkeys", "get", "index", "intersection", "isdisjoint",
     "issubset", "issuperset", "items", "keys", "symmetric_difference", "union", "values",
 }  # fmt: skip
 _PURE_METHODS = (str, bytes, tuple, int, float, frozenset, range, type(None))
+# Blocks that a graph tells of, or may leave out.
+_MANAGERS = ("autocast", "enable_grad", "no_grad", "nullcontext", "record_function",
+             "set_grad_enabled")  # fmt: skip
 
 # Methods of tensors that change, or tell, what no operator knows of: gradients, memory, hooks.
 _HIDDEN = {
@@ -69,7 +77,6 @@ _CHANGES = {
     "add_module", "apply", "bfloat16", "cpu", "cuda", "double", "eval", "float", "half",
     "load_state_dict", "requires_grad_", "to", "train", "zero_grad",
 }  # fmt: skip
-_BUILDS = ("BUILD_LIST", "BUILD_MAP", "BUILD_SET")
 _MODULES = str(Path(PACKAGE, "nn", "modules"))
 
 
@@ -88,11 +95,10 @@ _ROUNDS = {"//", "%", "&", "|", "^", "<<", ">>", "**"}
 _ROUNDING = {"min", "max", "round", "divmod", "math", "bool", "range", "sqrt", "ceil", "floor"}
 _SIZES = {"shape", "size", "len", "numel", "nelement", "__len__"}
 
-# What changes more than a local variable.
-_WRITES = {
-    "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "ASYNC_GEN_WRAP",
-    "SETUP_WITH", "BEFORE_WITH",
-}  # fmt: skip
+# What changes more than a local variable, and nothing that can be looked at here.
+_WRITES = {"STORE_GLOBAL", "DELETE_GLOBAL", "ASYNC_GEN_WRAP", "SETUP_WITH"}
+# What may change what the call has made itself.
+_STORES = {"STORE_ATTR", "DELETE_ATTR"}
 # What may change a container, or a tensor, which is an operator.
 _ITEMS = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
 
@@ -111,20 +117,75 @@ def _line(code: CodeType, line: int | None) -> str:
     return f"{code.co_filename}:{line or code.co_firstlineno}, in {code.co_name}"
 
 
-def _write_in(code: CodeType) -> str | None:
-    """Why the code may change what outlives it, or look at what nobody compares; None: neither."""
+class _Plan(NamedTuple):
+    """What a code may change or read beside local variables, each with its line."""
+
+    refused: str | None  # what no look at the call shows to be harmless
+    stores: str | None  # attributes of its first argument
+    cells: str | None  # variables of the functions around it
+    blocks: tuple[tuple[tuple[str, ...], str], ...]  # what `with` calls: names, one of the other
+    imports: tuple[tuple[str, str], ...]
+
+
+@cache
+def _plan(code: CodeType) -> _Plan:
     line = code.co_firstlineno
     # Python's library keeps containers in classes of its own, which nobody looks through.
     writes = _WRITES | _ITEMS if code.co_filename.startswith(_LIBRARY) else _WRITES
+    own = code.co_varnames[0] if code.co_argcount else None
+    refused: str | None = None
+    stores: str | None = None
+    cells: str | None = None
+    blocks, imports = [], []
     for name in _UNSEEN.intersection(code.co_names):
-        return f"a look at {name} at {_line(code, line)}"
-    for step in dis.get_instructions(code):
+        refused = f"a look at {name} at {_line(code, line)}"
+    steps = list(dis.get_instructions(code))
+    for i, step in enumerate(steps):
         # From 3.13 on `starts_line` says whether, and `line_number` which.
         line = getattr(step, "line_number", None) or int(step.starts_line or 0) or line
-        outer = step.opname == "STORE_DEREF" and step.argval in code.co_freevars
-        if step.opname in writes or outer:
-            return f"{step.opname} at {_line(code, line)}"
-    return None
+        where = f"{step.opname} at {_line(code, line)}"
+        if step.opname in _STORES and _loads(steps[i - 1], own):
+            stores = stores or where
+        elif (
+            step.opname in _STORES and step.argval == "__traceback__"
+        ):  # of an error that is caught
+            continue
+        elif step.opname in writes or step.opname in _STORES:
+            refused = refused or where
+        elif step.opname == "STORE_DEREF" and step.argval in code.co_freevars:
+            cells = cells or where
+        elif step.opname == "BEFORE_WITH":
+            blocks.append((_called_before(steps, i), where))
+        elif step.opname == "IMPORT_NAME":
+            imports.append((str(step.argval) if steps[i - 2].argval == 0 else "", where))
+    return _Plan(refused, stores, cells, tuple(blocks), tuple(imports))
+
+
+def _loads(step: dis.Instruction, name: str | None) -> bool:
+    return step.opname.startswith("LOAD_FAST") and step.argval == name is not None
+
+
+def _called_before(steps: list[dis.Instruction], end: int) -> tuple[str, ...]:
+    """The names by which the function is found whose call ends before a step; (): it is no call
+    that lies in one line of steps."""
+    at, made = end, 0
+    while made < 1 and at > 0:
+        at -= 1
+        made += dis.stack_effect(steps[at].opcode, steps[at].arg, jump=False)
+    jumps = any(s.is_jump_target for s in steps[at + 1 : end])
+    if jumps or not steps[end - 1].opname.startswith("CALL"):
+        return ()
+    names: list[str] = []
+    for step in steps[at:end]:
+        if step.opname.startswith(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF")):
+            if names:
+                break
+            names.append(str(step.argval))
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and names:
+            names.append(str(step.argval))
+        elif step.opname != "PUSH_NULL":
+            break
+    return tuple(names)
 
 
 def _depends_on_sizes(code: CodeType) -> bool:
@@ -164,39 +225,41 @@ def _writes_in_place(code: CodeType) -> bool:
     )
 
 
-@cache
-def _made_here(code: CodeType) -> frozenset[str]:
-    """Local names that stand for nothing but containers written out there: `rows = []`."""
-    found: set[str] = set()
-    others = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-    before = ""
-    for step in dis.get_instructions(code):
-        if step.opname.startswith("STORE_FAST"):
-            (found if before in _BUILDS else others).add(str(step.argval))
-        before = step.opname
-    return frozenset(found - others)
-
-
-def _of_container(frame: FrameType, fn: Any) -> bool:
-    """Whether a function of C is a method of a list, dict or set that reads, or of one that the
-    running function made, and makes each time."""
+def _reads_container(fn: Any) -> bool:
+    """Whether a function of C is a method of a list, dict or set that reads."""
     owner = getattr(fn, "__self__", None)
-    if fn.__name__ in _READS and (owner in _CLASSES or isinstance(owner, _CLASSES)):
+    kind = owner if isinstance(owner, type) else type(owner)
+    return fn.__name__ in _READS and issubclass(kind, _CONTAINERS)
+
+
+def _is_plain_block(found: Any) -> bool:
+    """Whether what a call gives, and `with` enters, are functions of Python that are seen, or a
+    block that a graph tells of."""
+    if getattr(found, "__name__", "") in _MANAGERS and (
+        is_ours(found) or found.__module__ == "contextlib"
+    ):
         return True
-    if not isinstance(owner, (list, dict, set)):
+    code = getattr(found, "__code__", None)
+    if code is not None and code.co_filename == contextlib.__file__:
+        return hasattr(found, "__wrapped__") or code.co_name == "_recreate_cm"
+    if not isinstance(found, type) or is_ours(found):
         return False
-    made = _made_here(frame.f_code)
-    return any(v is owner for n, v in frame.f_locals.items() if n in made)
+    return all(isinstance(getattr(found, n, None), FunctionType) for n in ("__enter__", "__exit__"))
 
 
 class Watch:
     """Sees the functions that run while it is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, roots: Any = ()) -> None:
+        """`roots`: the function and its arguments."""
         self.reason: str | None = None
         self.sized = False  # the course, or a number, may depend on sizes
         self.read: dict[tuple[int, str], tuple[Any, str, Any]] = {}
-        self._found: list[tuple[Any, Any, str]] = []  # what could be written to, and how it was
+        self._roots = roots
+        self._older = Walk()  # what there was before the call, as far as names have led to it
+        self._found: list[Any] = []  # and how it was
+        self._hidden: str | None = None  # why not all of it can be seen
+        self._in_place: str | None = None  # where items are written
         self._through: set[tuple[int, tuple[str, ...]]] = set()  # modules, and names asked of them
         self._remembered = 0  # of the names
         self.stop: Callable[[], None] | None = None  # called when there is a reason
@@ -207,6 +270,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         self._before = sys.getprofile()
+        self._remember()
         sys.setprofile(self._event)
         return self
 
@@ -256,9 +320,15 @@ class Watch:
         elif event == "call":
             if not self._is_aside(frame):
                 self._python(frame)
-        elif not self._is_pure(arg) and not _of_container(frame, arg):
-            name = getattr(arg, "__qualname__", repr(arg))
-            self.reason = f"a call of {name} at {_line(code, frame.f_lineno)}"
+        elif not self._is_pure(arg) and not _reads_container(arg):
+            owner = getattr(arg, "__self__", None)
+            if not isinstance(owner, _CONTAINERS) or not self._is_new(owner):
+                name = getattr(arg, "__qualname__", repr(arg))
+                self.reason = self._because(f"a call of {name} at {_line(code, frame.f_lineno)}")
+
+    def _because(self, reason: str) -> str:
+        """With why it cannot be told what the call has made."""
+        return reason if self._hidden is None else f"{reason}: {self._hidden}"
 
     def _own(self, frame: FrameType) -> None:
         """A function of the package: it calls operators, unless it keeps something."""
@@ -295,13 +365,15 @@ class Watch:
             return True
         if type(owner).__module__.startswith(("tenon._C", "torch._C")):
             return True
+        if fn.__name__ == "__exit__":
+            return is_ours(type(owner)) and type(owner).__name__ in _MANAGERS
         return fn in _PURE or isinstance(owner, _PURE_METHODS) or owner is sys.setprofile
 
     def _python(self, frame: FrameType) -> None:
-        code = frame.f_code
+        code, plan = frame.f_code, _plan(frame.f_code)
         if code not in self._codes:
             self._codes.add(code)
-            self.reason = _write_in(code)
+            self.reason = plan.refused
             self.sized = self.sized or _depends_on_sizes(code)
         space, names = frame.f_globals, _attributes(code)
         for name in _asked_for(code):  # of builtins, or of nothing, where it is not there
@@ -309,24 +381,71 @@ class Watch:
             self._module(space.get(name), names)
         for held in frame.f_locals.values():  # arguments, and what is around the function
             self._module(held, names)
-        if self.reason is None and _writes_in_place(code):
-            self._remember(frame)
+        for name, where in plan.imports:
+            if name not in sys.modules:
+                self.reason = self.reason or where
+                continue
+            self.read.setdefault((id(sys.modules), name), (sys.modules, name, None))
+            self._module(sys.modules[name], names)
+        self._remember()
+        if _writes_in_place(code):
+            self._in_place = self._in_place or _line(code, code.co_firstlineno)
+        if self.reason is None:
+            self.reason = self._not_its_own(frame, plan)
 
-    def _remember(self, frame: FrameType) -> None:
+    def _not_its_own(self, frame: FrameType, plan: _Plan) -> str | None:
+        """What the function may change that the call has not made, or enter that is not seen."""
+        if plan.stores:
+            owner = frame.f_locals.get(frame.f_code.co_varnames[0])
+            unseen = isinstance(owner, (tenon.Tensor, type, ModuleType)) or (
+                is_ours(type(owner)) and not isinstance(owner, tenon.nn.Module)
+            )
+            if unseen or not self._is_new(owner):
+                return self._because(plan.stores)
+        if plan.cells and (self._hidden or any(
+            getattr(f, "__code__", None) is frame.f_code for f in self._older.seen.values()
+        )):  # fmt: skip
+            return self._because(plan.cells)
+        for names, where in plan.blocks:
+            found = None
+            for i, name in enumerate(names):
+                spaces = (frame.f_locals, frame.f_globals, vars(builtins))
+                held = next((s[name] for s in spaces if name in s), None)
+                found = getattr(found, name, None) if i else held
+            if not _is_plain_block(found):
+                return where
+        return None
+
+    def _is_new(self, value: Any) -> bool:
+        """Whether the call has made an object: nothing older leads to it."""
+        return self._hidden is None and not self._older.reaches(value)
+
+    def _remember(self) -> None:
+        """Takes note of what roots and names stand for, before code that has them runs."""
         names = list(self.read.values())[self._remembered :]
+        first = not self._found
         self._remembered = len(self.read)
-        held = [*frame.f_locals.values(), *(space.get(name) for space, name, _ in names)]
-        where = _line(frame.f_code, frame.f_code.co_firstlineno)
+        if self._hidden is not None or not (names or first):
+            return
         try:
-            self._found.append((held, token(held), where))
+            if first:
+                self._found.append(self._older.token(self._roots))
+            self._found += of_names(names, self._older)
         except Unfit as err:
-            self.reason = f"an operator that may write in place at {where}: {err}"
+            self._hidden = str(err)
 
     def check(self) -> None:
         """Called when the function has returned: whether containers are as they were."""
-        for held, before, where in self._found:
-            if self.reason is None and token(held) != before:
-                self.reason = f"something older than the call is written to at {where}"
+        if self.reason is not None or self._in_place is None:
+            return
+        if self._hidden is not None:
+            self.reason = self._because(f"an operator that may write in place at {self._in_place}")
+            return
+        walk = Walk()
+        names = list(self.read.values())[: self._remembered]
+        found = [walk.token(self._roots), *of_names(names, walk)]
+        if found != self._found:
+            self.reason = f"something older than the call is written to at {self._in_place}"
 
     def _module(self, found: Any, names: tuple[str, ...]) -> None:
         """Which of the names of attributes a module has, and those that it has."""
