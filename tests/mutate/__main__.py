@@ -88,7 +88,7 @@ ROOMS = {
     "python/tenon/io": python("serialization gguf hostile_files old_files arrays storage sparse "
                               "pickle_streams meta whole_objects details_of_files refused_files"),
     "python/tenon/masked": python("masked masked_tensor"),
-    "python/tenon/nested": python("nested"),
+    "python/tenon/nested": python("nested refused_by_packages"),
     "python/tenon/ao": python("quantization quantization_switches quantized_tensors"),
     "python/tenon/_transform": python("vmap vmap_calls forward_ad"),
     "python/tenon/autograd": python("autograd autograd_functions gradcheck graph "

@@ -30,7 +30,7 @@ import pycode
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = 6 << 30
 NAMES = (("core", "libtenon.so"), ("cpu", "tenon_cpu.so"), ("module", "_C.abi3.so"))
-DEFAULTS = "test_defaults.py"  # looks at defaults of functions that it does not call
+DEFAULTS = "test_defaults.py"  # looks at defaults and constants of what it does not call
 ANEW = "anew"  # the first word of a process for one mutant
 ANEW_PATIENCE = 60.0
 PATIENCE = 10.0  # seconds, and four times what the tests take unchanged
@@ -269,8 +269,8 @@ class Runner:
         looks = DEFAULTS if mutant["id"].startswith("default of ") else None
         if anew:  # what runs at import shows in all functions of the module
             within = f"{mutant['file']}:"
-            reach = [i for i in asked if any(str(r).startswith(within)
-                                             for r in facts[i]["reached"])]  # fmt: skip
+            reach = [i for i in asked if any(str(r).startswith(within) for r in facts[i]["reached"])
+                     or self.items[i].path.name == DEFAULTS]  # fmt: skip
         else:
             reach = [i for i in asked if seen == -1 or seen in facts[i]["reached"]
                      or self.items[i].path.name == looks]  # fmt: skip

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 from collections.abc import Iterator
+from enum import Enum
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -28,10 +30,30 @@ MODULES = (
     ".serialization", ".signal.windows", ".sparse", ".testing", ".utils._pytree",
     ".utils.benchmark", ".utils.checkpoint", ".utils.data",
     ".utils.flop_counter",
+    ".ao.nn.intrinsic.qat", ".ao.nn.qat", ".ao.nn.quantized", ".ao.nn.quantized.dynamic",
+    ".ao.quantization.quantize_fx", ".autograd.function", ".cuda", ".cuda.amp", ".cuda.comm",
+    ".cuda.nccl", ".distributed._functional_collectives",
+    ".distributed.algorithms.ddp_comm_hooks.post_localSGD_hook",
+    ".distributed.algorithms.ddp_comm_hooks.powerSGD_hook",
+    ".distributed.algorithms.model_averaging.averagers",
+    ".distributed.algorithms.model_averaging.hierarchical_model_averager",
+    ".distributed.checkpoint.staging", ".distributed.checkpoint.state_dict",
+    ".distributed.fsdp.sharded_grad_scaler", ".distributed.fsdp.wrap", ".distributed.launcher",
+    ".distributed.nn", ".distributed.pipelining.schedules", ".distributions.constraints",
+    ".distributions.relaxed_bernoulli", ".distributions.relaxed_categorical", ".export.unflatten",
+    ".fx.experimental.optimization", ".fx.experimental.proxy_tensor", ".fx.operator_schemas",
+    ".fx.passes.infra.partitioner", ".fx.passes.pass_manager", ".fx.passes.split_module",
+    ".fx.passes.split_utils", ".fx.passes.utils.common", ".fx.passes.utils.fuser_utils",
+    ".fx.subgraph_rewriter", ".fx.traceback", ".nn._reduction", ".nn.attention.varlen", ".nn.grad",
+    ".nn.modules.activation", ".nn.modules.module", ".nn.utils._named_member_accessor",
+    ".nn.utils._per_sample_grad", ".nn.utils.spectral_norm", ".sparse._triton_ops_meta",
+    ".utils._python_dispatch", ".utils._triton", ".utils.cpp_extension",
+    ".utils.data.datapipes.iter", ".utils.data.datapipes.map",
 )  # fmt: skip
 # What is another default on purpose, or another word for the same.
 OTHERS = {
     ("", "norm", "p"): "2 is the Frobenius norm of all elements",
+    (".cuda", "graph.__init__", "capture_error_mode"): "other threads may go on meanwhile",
     (".hub", "load_state_dict_from_url", "weights_only"): "files from elsewhere run nothing",
     (".library", "opcheck", "test_utils"): "one of its tests is of a compiler that is not there",
 }
@@ -106,6 +128,53 @@ def test_defaults_are_pytorchs(name: str) -> None:
                 asked += 1
                 assert mine[argument] == value, f"{path}, {argument}"
     assert asked
+
+
+# ---- Constants -----------------------------------------------------------------------------------
+
+# What is another constant on purpose, or of another program.
+OTHER_CONSTANTS = {"backend_list", "default_device_backend_map", "COMMON_NVCC_FLAGS", "git_version"}
+
+
+def rooms() -> Iterator[str]:
+    """The modules of Tenon that PyTorch may have, too."""
+    for found in pkgutil.walk_packages(tenon.__path__, "tenon."):
+        name = found.name.removeprefix("tenon")
+        if "._" not in name and not name.startswith((".vision", ".array_api")):
+            yield name
+
+
+def constants_of(place: Any, where: str) -> Iterator[tuple[str, str]]:
+    """Numbers, texts and truth values of a module or a class, and of the classes in it."""
+    for name, value in sorted(vars(place).items(), key=lambda pair: pair[0]):
+        if name.startswith("_"):
+            continue
+        if isinstance(value, Enum):
+            value = value.value
+        if plain(value):
+            yield f"{where}.{name}", shown(value)
+        elif inspect.isclass(value) and not inspect.isclass(place):
+            yield from constants_of(value, f"{where}.{name}")
+
+
+@cache
+def constants(package: Any) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in ["", *rooms()]:
+        try:
+            place = importlib.import_module(f"{package.__name__}{name}")
+        except ImportError:
+            continue
+        found |= dict(constants_of(place, name))
+    return found
+
+
+def test_constants_are_pytorchs() -> None:
+    mine = constants(tenon)
+    both = stored.of_torch(lambda torch: {k: v for k, v in constants(torch).items() if k in mine})
+    shared = {k for k in both if k in mine and k.rpartition(".")[2] not in OTHER_CONSTANTS}
+    assert {k: mine[k] for k in shared} == {k: both[k] for k in shared}
+    assert len(shared) > 250
 
 
 # ---- Operators, by their schemas -----------------------------------------------------------------

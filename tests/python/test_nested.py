@@ -381,3 +381,49 @@ def test_lists_that_cannot_be_cut_so(cut, words):
     with pytest.raises(RuntimeError, match=words):
         cut(two)
     assert [len(part.unbind()) for part in two.chunk(2)] == [1, 1]
+
+
+@LAYOUTS
+def test_where_and_of_what_dtype_components_are_made(layout: Any) -> None:
+    made = nested.nested_tensor(PARTS, layout=layout, device="meta", dtype=tn.float16)
+    taken = nested.as_nested_tensor([tn.tensor(p) for p in PARTS], tn.float16, "meta", layout)
+    rows = nested.as_nested_tensor(tn.ones(2, 3), dtype=tn.int8, device="meta", layout=layout)
+    for n, kind, shapes in (
+        (made, tn.float16, [p.shape for p in PARTS]),
+        (taken, tn.float16, [p.shape for p in PARTS]),
+        (rows, tn.int8, [(3,), (3,)]),
+    ):
+        assert n.device.type == "meta" and n.dtype is kind and n.layout is layout
+        assert [p.shape for p in n.unbind()] == shapes
+        assert all(p.device.type == "meta" and p.dtype is kind for p in n.unbind())
+    kept = nested.as_nested_tensor([tn.ones(2, dtype=tn.int16)], layout=layout)
+    assert kept.dtype is tn.int16 and kept.device.type == "cpu"
+
+
+@LAYOUTS
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda n: n.flatten(), lambda n: n.flatten(0), lambda n: n.flatten(start_dim=0, end_dim=1),
+        lambda n: n.flatten(1, -3), lambda n: n.unflatten(0, [1, 3]), lambda n: n.transpose(0, 1),
+        lambda n: n.squeeze(0), lambda n: n.unsqueeze(0), lambda n: n.softmax(0),
+        lambda n: n.softmax(dim=-3), lambda n: n.cumsum(0),
+    ],
+)  # fmt: skip
+def test_the_list_of_components_is_no_dimension_of_them(layout: Any, act: Any) -> None:
+    with pytest.raises(RuntimeError, match="dimension 0 of a nested tensor is the list of"):
+        act(ours(layout))
+
+
+@LAYOUTS
+def test_lists_are_cut_by_positions_and_by_names(layout: Any) -> None:
+    x = ours(layout)
+    for parts in (x.chunk(2, 0), x.chunk(chunks=2, dim=-3), x.chunk(2), x.split(2), x.split(2, 0),
+                  x.split(split_size=2, dim=0), x.split([2, 1], dim=-3)):  # fmt: skip
+        assert len(parts) == 2
+        check(parts[0], PARTS[:2])
+        check(parts[1], PARTS[2:])
+    for part in (x.select(0, 1), x.select(dim=0, index=1), x.select(-3, -2)):
+        assert np.array_equal(part.numpy(), PARTS[1])
+    for part in (x.narrow(0, 1, 2), x.narrow(dim=-3, start=1, length=2)):
+        check(part, PARTS[1:])

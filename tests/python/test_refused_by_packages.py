@@ -22,6 +22,7 @@ from tenon.fx.experimental.proxy_tensor import make_fx
 from tenon.io import safetensors
 from tenon.nn._linear_loss import LinearCrossEntropyOptions as LossOptions
 from tenon.nn.attention.varlen import varlen_attn
+from tenon.sparse import _triton_ops_meta, semi_structured
 from tenon.utils import benchmark, cpp_extension
 from tenon.utils.tensorboard import _media
 from tenon.vision import datasets, models
@@ -302,6 +303,12 @@ LIBRARIES: list[Refusal] = [
     (V, "batch_chunk_size must be positive int or None, got 0",
      lambda: LossOptions(batch_chunk_size=0)),
     (V, "acc_dtype must be a floating dtype or None", lambda: LossOptions(acc_dtype=tn.int64)),
+    (N, "no kernels of Triton to tune", lambda: _triton_ops_meta.minimize(abs)),
+    (N, "no kernels of Triton to tune", lambda: _triton_ops_meta.update("", "", (), (), ())),
+    (N, "SparseSemiStructuredTensor: there are no semi-structured sparse tensors",
+     lambda: tn.sparse.to_sparse_semi_structured(tn.ones(16, 16))),
+    (N, "SparseSemiStructuredTensorCUTLASS: there are no semi-structured sparse tensors",
+     lambda: semi_structured.SparseSemiStructuredTensorCUTLASS(tn.ones(16, 16))),
     (R, "do not rise within 4", lambda: F.grouped_mm(
         tn.ones(4, 2), tn.ones(2, 2, 2), offs=tn.tensor([3, 2], dtype=tn.int32))),
 ]  # fmt: skip

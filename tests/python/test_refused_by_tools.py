@@ -16,15 +16,16 @@ import pytest
 import tenon as tn
 from refusals import Refusal, by_name, check, check_beside, part, private
 from tenon import build_plugin, onnx
-from tenon._plugin import opcheck
+from tenon._plugin import command, opcheck
 from tenon._program import script_words
 from tenon._program.errors import Unsupported
+from tenon._torch._functorch import partitioners
 from tenon.distributed import run as launch
 from tenon.distributed.fsdp import _optim_state
 from tenon.distributed.pipelining import stage
 from tenon.fx.experimental.proxy_tensor import make_fx
 from tenon.fx.passes.utils.matcher_utils import SubgraphMatcher
-from tenon.io import safetensors
+from tenon.io import safetensors, unpickle
 from tenon.io.zip_reader import Archive, PyTorchFileReader
 from tenon.nn.attention.varlen import varlen_attn
 from tenon.utils import _pytree
@@ -160,6 +161,25 @@ SHARED: dict[str, tuple[str, Call]] = {
         "Freezing expects a ScriptModule as input",
         lambda t: t.jit.freeze(t.nn.Linear(1, 1).eval()),
     ),
+    "a norm of spectra that is not there": (
+        "spectral_norm of 'weight' not found in Linear(in_features=1,",
+        lambda t: t.nn.utils.remove_spectral_norm(t.nn.Linear(1, 1)),
+    ),
+    "a norm of weights that is not there": (
+        "weight_norm of 'bias' not found in Linear(in_features=1,",
+        lambda t: t.nn.utils.remove_weight_norm(t.nn.Linear(1, 1), "bias"),
+    ),
+    "scores of three places": (
+        "Expected 4 or 5 positional args, got 3",
+        lambda t: part(t, "nn", "attention", "flex_attention").create_mask(
+            lambda b, h, q: q >= 0, 1, 1, 2, 2, "cpu"
+        ),
+    ),
+    "a module's signature": ("__signature__", lambda t: t.nn.Linear.__signature__),
+    "a trace of a number": (
+        "a trace needs a tensor among its outputs",
+        lambda t: t.jit.trace(lambda x: 3, t.ones(2)),
+    ),
     "a share of no time": (
         "expected a part of 0 us, got",
         lambda t: part(t, "autograd", "profiler_util")._format_time_share(1.0, 0.0),
@@ -196,6 +216,22 @@ def broken(x: Any) -> Any:
 def parsed(text: str) -> Any:
     """The first statement of a text."""
     return ast.parse(text).body[0]
+
+
+def replaced_vmap() -> Any:
+    """vmap while a package has put a function of its own in the place of a part of it."""
+    parts = private(tn, "_functorch", "vmap")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parts, "_process_batched_inputs", half_traced)
+        return tn.vmap(half_traced, chunk_size=1)(x)
+
+
+def of_the_other_pass() -> Any:
+    """A graph that is to be cut where it reads what it was not given."""
+    graph = tn.fx.Graph()
+    graph.output((graph.placeholder("a"),))
+    module = tn.fx.GraphModule({}, graph)
+    return partitioners._extract(module, [], module.graph.output_node().args[0])
 
 
 def half_traced(x: Any) -> Any:
@@ -238,6 +274,18 @@ TOOLS: list[Refusal] = [
     (N, "gradgradcheck: sparse inputs are checked with masked=True alone",
      lambda: tn.autograd.gradgradcheck(lambda a: a.to_dense(), (x.double().to_sparse(),))),
     (Unsupported, "graph_break()`: fullgraph=True", lambda: tn.compile(broken, fullgraph=True)(x)),
+    (N, "vmap: chunk_size does not go with replaced parts of it", replaced_vmap),
+    (AssertionError, "a is computed by the other pass", of_the_other_pass),
+    (AttributeError, "'puts' is not declared; cdef() does it",
+     lambda: tn.ffi.Library("libc.so.6").puts),
+    (V, 'no manifest in nowhere has "library": "a.so"',
+     lambda: command.check_manifest(Path("nowhere/a.so"))),
+    (unpickle.UnsafeContentError, "only constructors of plain data may be called",
+     lambda: unpickle.construct(unpickle.Budget(9), "text", ())),
+    (unpickle.FileFormatError, "bad arguments of text: ",
+     lambda: unpickle.construct(unpickle.Budget(9), unpickle.Global("text", int), ("a",))),
+    (unpickle.FileFormatError, "the arguments of text are no tuple",
+     lambda: unpickle.construct(unpickle.Budget(9), unpickle.Global("text", int), [1])),
     (E, "is no named tuple", lambda: _pytree._class_at("tenon:Tensor")),
     (N, "Tenon records programs without it", lambda: private(tn, "_guards").TracingContext()),
 ]  # fmt: skip

@@ -211,7 +211,8 @@ def _along(name: str, func: Any, args: Any, kwargs: Any) -> Any:
         if _has_list(named[0], like.dim()):
             return _over_list(name, func, like, named[0], rest[1:], kwargs)
     elif name in _LISTED and (not named or _has_list(named[0], like.dim())):
-        return _LISTED[name](like, *rest, **kwargs)
+        rest = [v for i, v in enumerate(rest) if i + 1 not in places]
+        return _LISTED[name](like, *rest, **{k: v for k, v in kwargs.items() if k not in names})
     rank = like.dim() + (name in ("unsqueeze", "stack"))
     rest = [_past(v, rank, name) if i + 1 in places and v is not None else v
             for i, v in enumerate(rest)]  # fmt: skip
@@ -260,13 +261,13 @@ def _over_list(
     return out.unsqueeze(0) if keep else out
 
 
-def _chunk(self: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor, ...]:
+def _chunk(self: NestedTensor, chunks: int) -> tuple[NestedTensor, ...]:
     if chunks < 1:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     return _split(self, max(-(-len(self._parts) // chunks), 1))
 
 
-def _split(self: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:
+def _split(self: NestedTensor, split_size: Any) -> tuple[NestedTensor, ...]:
     count, even = len(self._parts), isinstance(split_size, int)
     sizes = [split_size] if even else split_size
     if any(n < 1 for n in sizes):
@@ -279,11 +280,11 @@ def _split(self: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTen
     return tuple(self[end - n : end] for n, end in zip(sizes, ends, strict=True))
 
 
-def _select(self: NestedTensor, dim: int, index: int) -> Tensor:
+def _select(self: NestedTensor, index: int) -> Tensor:
     return self._parts[index]
 
 
-def _narrow(self: NestedTensor, dim: int, start: int, length: int) -> NestedTensor:
+def _narrow(self: NestedTensor, start: int, length: int) -> NestedTensor:
     count = len(self._parts)
     if not (0 <= start <= count and 0 <= length <= count - start):
         raise RuntimeError(

@@ -31,4 +31,5 @@ class SparseSemiStructuredTensorCUSPARSELT(SparseSemiStructuredTensor):
 
 def to_sparse_semi_structured(original_tensor: Tensor, transposed: bool = False) -> Any:
     """Raises: there is no kernel for them."""
-    return SparseSemiStructuredTensor(original_tensor, transposed)
+    del transposed
+    return SparseSemiStructuredTensor(original_tensor)
