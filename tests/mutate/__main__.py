@@ -100,10 +100,13 @@ ROOMS = {
                                 "onnx_sizes"),
     "python/tenon/fx": python("fx fx_passes fx_proxies fx_beside fx_beside_modules compile"),
     "python/tenon/export": python("export export_parts export_program export_sizes jit_beside"),
-    "python/tenon/jit": python("jit jit_beside script script_files"),
+    "python/tenon/jit": python("jit jit_beside script script_files refused_in_programs "
+                               "refused_by_tools"),
     "python/tenon/_program": python("compile compile_default compile_graphs compile_random "
                                     "compile_seen export export_parts export_program export_sizes "
-                                    "fx jit jit_beside script script_files"),
+                                    "compile_told fx jit jit_beside script script_files "
+                                    "read_sizes sizes_that_turn deferred package_parts "
+                                    "refused_in_programs refused_by_graphs refused_by_tools"),
     "python/tenon/nn": [*LAYERS, "tests/ops/test_nn_ops.py", "tests/ops/test_rnn.py"],
     "python/tenon": ["tests/python"],
 }  # fmt: skip

@@ -71,6 +71,17 @@ def test_regions_nest() -> None:
     assert f(3) == tn.bfloat16 and (x @ x).dtype == tn.float32
 
 
+def test_regions_that_a_program_keeps_are_counted() -> None:
+    before = tn.autocast_increment_nesting() - 1
+    try:
+        assert tn.autocast_increment_nesting() == before + 2
+    finally:
+        assert tn.autocast_decrement_nesting() == before + 1
+        assert tn.autocast_decrement_nesting() == before
+    assert tn.autocast_increment_nesting() == before + 1
+    assert tn.autocast_decrement_nesting() == before
+
+
 def test_bad_regions() -> None:
     with pytest.raises(ValueError, match="device_type"):
         tn.autocast(tn.device("cpu"))

@@ -159,17 +159,66 @@ def test_operators_without_any_translation_are_named() -> None:
         tn.onnx.export(Of(lambda x: tn.fft.rfft(x).abs()), X)
 
 
-def test_what_translations_refuse_is_named() -> None:
-    batch = {"x": {2: "height"}}
-    cases: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
-        (lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True), (normal(1, 2, 6, 6),),
-         {"input_names": ["x"], "dynamic_axes": batch}, "avg_pool2d: a size that is free"),
-        (tn.erfinv, (normal(3).double() / 9,), {}, "erfinv: values of float64"),
-        (tn.inverse, (tn.eye(65),), {}, "matrices of more than 64 rows"),
-    ]  # fmt: skip
-    for fn, args, options, message in cases:
-        with pytest.raises(tn.onnx.OnnxExporterError, match=message):
-            tn.onnx.export(Of(fn), args, **options)
+FREE = {"input_names": ["x"], "dynamic_axes": {"x": {2: "height"}}}
+# A function, its arguments, what an export is asked for, the words.
+REFUSED: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
+    (lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True), (normal(1, 2, 6, 6),), FREE,
+     "avg_pool2d: a size that is free"),
+    (lambda x: F.max_pool2d(x, 2, return_indices=True), (normal(1, 2, 6, 6),), FREE,
+     "max_pool2d_with_indices: a size that is free"),
+    (lambda x: F.adaptive_avg_pool2d(x, 3), (normal(1, 2, 6, 6),), FREE,
+     "adaptive_avg_pool2d: a size that is free"),
+    (tn.erfinv, (normal(3).double() / 9,), {}, "erfinv: values of float64"),
+    (tn.inverse, (tn.eye(65),), {}, "matrices of more than 64 rows"),
+    (lambda x: x[x[:, 0] > 0, tn.tensor([0])], X, {}, "a mask beside other indices"),
+    (lambda x: x.scatter_reduce(0, x.long() * 0, x, "mean"), X, {},
+     "scatter_reduce: means, and whole numbers"),
+    (lambda i: i.scatter_reduce(0, i * 0, i, "sum"), WHOLE, {},
+     "scatter_reduce: means, and whole numbers"),
+    (lambda x: tn.searchsorted(x.sort(1)[0], x), X, {}, "rows of edges, and a sorter"),
+    (lambda x: tn.searchsorted(x, x, sorter=tn.arange(4)), LINE, {}, "and a sorter"),
+    (lambda x: x.diff(prepend=x), X, {}, "diff: parts in front or behind"),
+    (lambda x: x.take_along_dim(x.long()[:1, :2] * 0, 1), X, {}, "indices of another shape"),
+    (lambda x: x.take_along_dim(x.long().flatten() * 0), X, {}, "indices of another shape"),
+    (lambda i: F.one_hot(i), WHOLE, {}, "a number of classes that follows from values"),
+    (lambda x: tn.clamp(x, x * 0), X, {}, "clamp_min: bounds that are tensors"),
+    (lambda x: tn.clamp_max(x, x * 0), X, {}, "clamp_max: bounds that are tensors"),
+    (lambda x: tn.hstack([x[0, 0], x[0]]), X, {}, "hstack: tensors of fewer dimensions"),
+    (lambda x: tn.vstack([x, x]), LINE, {}, "vstack: tensors of fewer dimensions"),
+    (lambda x: F.fold(x, (4, 4), 2), (normal(8, 9),), {}, "inputs without a batch dimension"),
+    (lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5), (normal(2, 3, 4),), {},
+     "attention: dropout"),
+    (lambda x: F.scaled_dot_product_attention(x, x[:, :1], x[:, :1], enable_gqa=True),
+     (normal(1, 2, 3, 4),), {}, "attention: enable_gqa"),
+    (lambda x: F.binary_cross_entropy(x, x, x), (normal(3).sigmoid(),), {},
+     "binary_cross_entropy: weights"),
+    (lambda x: F.binary_cross_entropy_with_logits(x, x, pos_weight=x), LINE, {},
+     "with_logits: pos_weight"),
+    (lambda x: F.cross_entropy(x, x), X, {}, "probabilities as labels"),
+    (lambda x: F.cross_entropy(x, tn.tensor([0, 1, 2]), label_smoothing=0.1), X, {},
+     "smoothed labels"),
+    (lambda x: F.nll_loss(x, tn.tensor(1)), LINE, {}, "inputs without a batch dimension"),
+    (lambda i: tn.isclose(i, i), WHOLE, {}, "isclose: whole numbers"),
+    (lambda x: x.cumprod(0), (tn.tensor(3.0),), {}, "a tensor without dimensions"),
+    (lambda x: tn.diag_embed(x, 1, 1, 0), X, {}, "dimensions in this order, with an offset"),
+    (lambda x: F.grid_sample(x, x[..., :3], align_corners=True), (normal(1, 3, 3, 3, 3),), {},
+     "volumes"),
+    (lambda i: i.isnan(), WHOLE, {}, "isnan: whole numbers"),
+    (lambda i: i.isinf(), WHOLE, {}, "isinf: whole numbers"),
+    (lambda i: i.isfinite(), WHOLE, {}, "isfinite: whole numbers"),
+    (lambda x: F.pad(x, (-1, 2), mode="circular"), (normal(1, 2, 5),), {},
+     "circular padding below zero, or by a free size"),
+    (lambda x: x.to(tn.complex64).real, X, {}, "no translation of view_as_real"),
+    (nn.LSTM(4, 3, proj_size=2), (normal(2, 1, 4),), {}, "lstm: projections"),
+    (nn.RNN(4, 3, 2, dropout=0.5), (normal(2, 1, 4),), {}, "dropout in training"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(len(REFUSED)))
+def test_what_translations_refuse_is_named(at: int) -> None:
+    fn, args, options, message = REFUSED[at]
+    with pytest.raises(tn.onnx.OnnxExporterError, match=message):
+        tn.onnx.export(fn if isinstance(fn, nn.Module) else Of(fn), args, **options)
 
 
 def test_every_translation_is_of_an_operator() -> None:

@@ -148,6 +148,34 @@ CASES: dict[str, tuple[Any, tuple[tn.Tensor, ...]]] = {
     "RNNCell": (nn.RNNCell(6, 3, nonlinearity="relu"), (normal(2, 6),)),
     "LSTMCell": (nn.LSTMCell(6, 3), (normal(2, 6),)),
     "GRUCell": (nn.GRUCell(6, 3), (normal(2, 6), normal(2, 3))),
+    "instance norm of its own": (nn.InstanceNorm2d(4), IMAGE),
+    "expand_as": (lambda x, y: x.expand_as(y), (normal(3, 1), normal(2, 3, 4))),
+    "rows put by mask": (
+        lambda x: x.clone().index_put((x[:, 0] > 0,), tn.tensor(3.0)), (normal(6, 3),)),
+    "flip nothing": (lambda x: x.flip([]) * 1, X),
+    "masked attention": (
+        lambda x, m: F.scaled_dot_product_attention(x, x, x, m, scale=0.3),
+        (normal(2, 4, 6), normal(4, 4))),
+    "attention that is seen": (
+        lambda x: F.scaled_dot_product_attention(x, x, x, tn.ones(4, 4).tril() > 0), X),
+    "losses without a bend": (lambda x, y: F.smooth_l1_loss(x, y, beta=0.0), PAIR),
+    "logarithms": (lambda x: (x.abs().log2(), x.abs().log10()), X),
+    "odd whole numbers": (
+        lambda i: (i.nan_to_num() * 2, i.trunc() + 1, i.logical_not(), (i > 0).logical_not(),
+                   ~(i > 0)), SIGNED),
+    "more of another": (
+        lambda x, y: (tn.add(x, y, alpha=2), tn.sub(x, y, alpha=3), tn.rsub(x, y, alpha=0.5)),
+        PAIR),
+    "quotients": (
+        lambda x, y: (x / y, x // y, tn.div(x, y, rounding_mode="trunc"),
+                      tn.div(x, y, rounding_mode="floor")), PAIR),
+    "only the product": (
+        lambda x: (tn.addbmm(tn.ones(3, 3), x, x, beta=0, alpha=3),
+                   tn.addr(tn.ones(3, 3), x[0, 0], x[0, 1], beta=0, alpha=2)), (normal(2, 3, 3),)),
+    "one column": (
+        lambda a, b: tn.linalg.solve(a + 3 * tn.eye(3), b), (normal(2, 3, 3), normal(2, 3))),
+    "the sum of squares": (lambda x: (tn._C._ops._sum_squares(x, None, False),
+                                      tn._C._ops._sum_squares(x, [1], True)), X),
 }  # fmt: skip
 
 

@@ -219,6 +219,26 @@ OPERATORS: dict[str, tuple[str, Call]] = {
     ),
     "tril of a vector": ("must have at least 2 dimensions", lambda t: t.tril(t.ones(2))),
     "tril_indices below none": ("row must be non-negative", lambda t: t.tril_indices(-1, 2)),
+    "crossed vectors of two": (
+        r"linalg.cross: inputs dimension 1 must have length 3\. Got 2 and 2",
+        lambda t: t.linalg.cross(t.ones(3, 2), t.ones(3, 2), dim=1),
+    ),
+    "crossed vectors of three and two": (
+        "linalg.cross: inputs dimension -1 must have length 3. Got 3 and 2",
+        lambda t: t.linalg.cross(t.ones(2, 3), t.ones(2, 2)),
+    ),
+    "crossed with fewer dimensions": (
+        "linalg.cross: inputs must have the same number of dimensions",
+        lambda t: t.linalg.cross(t.ones(2, 3), t.ones(3)),
+    ),
+    "a driver of singular values": (
+        "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs",
+        lambda t: t.linalg.svd(t.eye(2), driver="gesvd"),
+    ),
+    "a driver of singular values alone": (
+        "linalg.svdvals: keyword argument `driver=` is only supported on CUDA inputs",
+        lambda t: t.linalg.svdvals(t.eye(2), driver="gesvd"),
+    ),
     "inv of parts": (
         "prod\\(self.shape\\[ind:\\]\\) == prod",
         lambda t: t.linalg.tensorinv(t.ones(2, 3, 4), 1),

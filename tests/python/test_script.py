@@ -244,3 +244,31 @@ def test_freezing_a_script_leaves_the_module_its_weights(made: Any) -> None:
     assert list(model.state_dict()) == list(script.state_dict()) == names
     model(x).sum().backward()
     assert all(p.grad is not None for p in model.parameters())
+
+
+def turned(x: tn.Tensor, n: int = 2) -> tn.Tensor:
+    while n > 0:
+        for i in range(n):
+            if i > 1:
+                x = x + i
+            else:
+                x = x - 1
+        n -= 1
+    return x
+
+
+def test_the_text_of_a_graph_shows_its_regions() -> None:
+    assert str(jit.script(turned).graph).splitlines() == [
+        "graph(%x : tn.Tensor, %n : int):",
+        "  prim::Loop(n > 0)",
+        "    block0():",
+        "      prim::Loop(i in range(n))",
+        "        block0():",
+        "          prim::If(i > 1)",
+        "            block0():",
+        "              x = x + i",
+        "            block1():",
+        "              x = x - 1",
+        "      n -= 1",
+        "  return x",
+    ]
