@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,14 @@ def cleared() -> None:
     """For tests that count files or processes: what earlier tests left to the collector is gone.
     An exception and the frames it came through are a circle, which holds the passes in them."""
     gc.collect()
+
+
+@pytest.fixture
+def torch_stream() -> Iterator[None]:
+    """Random numbers are PyTorch's."""
+    tenon.set_rng("torch")
+    yield
+    tenon.set_rng("philox")
 
 
 def pytest_sessionfinish() -> None:

@@ -4,7 +4,7 @@ at single operators, this at the engine, hooks, functions in Python, programs an
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +13,7 @@ import tenon as tn
 from tenon import _program
 from tenon.autograd import forward_ad, graph
 from tenon.utils.checkpoint import checkpoint
-from test_nothing_leaks import grows, pytestmark  # noqa: F401
+from test_nothing_leaks import grows, only_what_is_new, pytestmark  # noqa: F401
 
 X = tn.ones(3, 1, requires_grad=True)
 Y = tn.ones(4, requires_grad=True)
@@ -343,14 +343,6 @@ STEPS: list[Callable[[], None]] = [
     functions, failures, hooks, packed, views, sizes, again, forward, transformed, trained,
     half_precision, lists, indices, arguments, attributes, programs, free_sizes, copies,
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True, scope="module")
-def only_what_is_new() -> Iterator[None]:
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("step", STEPS[:-1], ids=lambda step: step.__name__)

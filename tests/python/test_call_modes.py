@@ -153,24 +153,30 @@ MEMBERS = """x.cpu() | x.double() | x.float() | x.shape | x.dtype | x.device | x
     x.T.shape"""
 
 
+def called(lib: Any, text: str, **names: Any) -> str:
+    """The functions that a mode sees while the text is computed."""
+    seen: list[str] = []
+
+    class Seen(lib.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Seen():
+        eval(text, names)
+    return f"{text}: {' '.join(seen)}"
+
+
 def test_modes_see_members_as_pytorchs_do() -> None:
     """Attributes of tensors, and methods that are no operators."""
 
     def look(lib: Any) -> list[str]:
-        class Seen(lib.overrides.TorchFunctionMode):
-            def __torch_function__(
-                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-            ) -> Any:
-                seen.append(func.__name__)
-                return func(*args, **(kwargs or {}))
-
         said = []
         for text in MEMBERS.replace("\n", "|").split("|"):
             x, w = lib.ones(2, 2)[0], lib.nn.Parameter(lib.ones(2))
-            seen: list[str] = []
-            with Seen():
-                eval(text.strip(), {"t": lib, "x": x, "w": w})
-            said.append(f"{text.strip()}: {' '.join(seen)}")
+            said.append(called(lib, text.strip(), t=lib, x=x, w=w))
         return said
 
     stored.same(look(tn), stored.of_torch(look))
@@ -306,20 +312,9 @@ WHOLE = """t.tensor([1]) | t.as_tensor([1]) | t.asarray([1]) | t.promote_types(t
 
 def test_function_modes_see_what_makes_tensors_and_functions_whole() -> None:
     def look(lib: Any) -> list[str]:
-        class Seen(lib.overrides.TorchFunctionMode):
-            def __torch_function__(
-                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-            ) -> Any:
-                seen.append(func.__name__)
-                return func(*args, **(kwargs or {}))
-
         said = []
         for text in WHOLE.replace("\n", "|").split("|"):
-            seen: list[str] = []
-            x = lib.ones(2)
-            with Seen():
-                eval(text.strip(), {"t": lib, "x": x, "n": np.ones(2)})
-            said.append(f"{text.strip()}: {' '.join(seen)}")
+            said.append(called(lib, text.strip(), t=lib, x=lib.ones(2), n=np.ones(2)))
         return said
 
     stored.same(look(tn), stored.of_torch(look))

@@ -38,15 +38,7 @@ from tenon.utils.data import (
 from tenon.utils.data import dataloader as loaders
 from tenon.utils.data._utils.channel import Channel
 
-
-@pytest.fixture(autouse=True)
-def torch_stream():
-    set_rng = getattr(tenon, "set_rng", None)
-    if set_rng is not None:
-        set_rng("torch")
-    yield
-    if set_rng is not None:
-        set_rng("philox")
+pytestmark = pytest.mark.usefixtures("torch_stream")
 
 
 def columns(lib):

@@ -10,12 +10,7 @@ import pytest
 import stored
 import tenon
 
-
-@pytest.fixture(autouse=True)
-def torch_stream():
-    tenon.set_rng("torch")
-    yield
-    tenon.set_rng("philox")
+pytestmark = pytest.mark.usefixtures("torch_stream")
 
 
 def values(lib, *shape, low=-2.0, high=2.0, grad=False):

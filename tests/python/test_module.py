@@ -17,15 +17,7 @@ import stored
 import tenon
 from tenon import nn
 
-
-@pytest.fixture(autouse=True)
-def torch_stream():
-    set_rng = getattr(tenon, "set_rng", None)
-    if set_rng is not None:
-        set_rng("torch")
-    yield
-    if set_rng is not None:
-        set_rng("philox")
+pytestmark = pytest.mark.usefixtures("torch_stream")
 
 
 def made(lib, text: str):
