@@ -248,8 +248,8 @@ def kernel_mutants(ops: dict[str, Any]) -> Iterator[Mutant]:
     fns = [(s, f) for s in sources.values() for f in ctext.functions(s.text)]
     roots = {f.name for _, f in fns if f.name.startswith("f_") and f.name[2:] in ops}
     calls: dict[str, ctext.Function] = {}
-    for _, f in fns:  # the same name stands once for each class of types
-        f.calls |= {f"{kind}_{c}" for c in _pasted(f, sources) for kind in ("f32", "f64")}
+    for s, f in fns:  # the same name stands once for each class of types
+        f.calls |= {f"{kind}_{c}" for c in _pasted(s, f) for kind in ("f32", "f64")}
         if f.name in calls:
             calls[f.name].calls |= f.calls
         else:
@@ -270,13 +270,9 @@ def kernel_mutants(ops: dict[str, Any]) -> Iterator[Mutant]:
             yield Mutant("kernel", unit, edit.note, entries, source.path, fn.key, code)
 
 
-def _pasted(fn: ctext.Function, sources: dict[str, Source]) -> set[str]:
-    """The names that a function gives to M_(name)."""
-    for s in sources.values():
-        body = s.text[fn.brace : fn.end]
-        if fn.name in s.text[fn.start : fn.brace]:
-            return set(re.findall(r"\bM_\((\w+)\)", body))
-    return set()
+def _pasted(source: Source, fn: ctext.Function) -> set[str]:
+    """The names that a function gives to M_(name) or ARC_(name)."""
+    return set(re.findall(r"\b(?:M|ARC)_\((\w+)\)", source.text[fn.brace : fn.end]))
 
 
 _MACRO = re.compile(

@@ -366,3 +366,15 @@ def test_complex_numbers_near_zero_and_beyond(dtype: str) -> None:
     top = tn.tensor([complex(np.inf, 0)], dtype=getattr(tn, dtype))
     assert tn.logaddexp(top, top).real.item() == np.inf
     assert tn.logaddexp(-top, -top).real.item() == -np.inf
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_densities_of_uneven_bins(weighted: bool) -> None:
+    draw = np.random.default_rng(8)
+    x, weight = draw.uniform(0, 5, 40), draw.uniform(0.5, 2, 40) if weighted else None
+    edges = np.array([0.0, 0.5, 2.5, 3.0, 5.0])
+    given = None if weight is None else tn.from_numpy(weight)
+    for density in (False, True):
+        got = tn.histogram(tn.from_numpy(x), tn.from_numpy(edges), weight=given, density=density)
+        want, _ = np.histogram(x, edges, weights=weight, density=density)
+        np.testing.assert_allclose(got.hist.numpy(), want, rtol=1e-13)

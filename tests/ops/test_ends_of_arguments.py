@@ -505,3 +505,43 @@ def test_channels_are_shuffled_in_the_most_dimensions() -> None:
     assert got[0].tolist() == [0, 2, 4, 1, 3, 5]
     with pytest.raises(RuntimeError, match="more than|> 2 dims"):
         tn.channel_shuffle(full[..., None], 3)
+
+
+def test_a_number_has_one_place() -> None:
+    x, at = tn.tensor(5.0), tn.tensor([0])
+    assert x.gather(0, at).tolist() == [5] and x.gather(0, at[0]).item() == 5
+    assert tn.tensor([5.0]).gather(0, at[0]).item() == 5
+    for index in (at, at[0]):
+        assert x.scatter(0, index, 2.0).item() == 2
+        assert x.scatter_add(0, index, tn.tensor([2.0])).item() == 7
+        assert x.scatter_reduce(0, index, tn.tensor(2.0), "prod").item() == 10
+
+
+def test_each_matrix_of_a_batch_has_its_info() -> None:
+    a = RNG.standard_normal((2, 3, 4, 4))
+    t = tn.from_numpy(a @ a.swapaxes(-1, -2) + np.eye(4))
+    for name in ("ldl_factor_ex", "lu_factor_ex", "cholesky_ex", "inv_ex"):
+        *_, info = getattr(tn.linalg, name)(t)
+        assert info.dtype is tn.int32 and info.tolist() == [[0] * 3] * 2, name
+
+
+def test_slopes_of_rms_norm() -> None:
+    x, w, g = RNG.standard_normal((3, 4)), RNG.standard_normal(4), RNG.standard_normal((3, 4))
+    rstd = 1 / np.sqrt((x**2).mean(1, keepdims=True) + 1e-5)
+    along = (g * w * x * rstd).mean(1, keepdims=True)
+    for wants in ((False, True), (True, False), (True, True)):
+        t, weight = (tn.tensor(v, requires_grad=n) for v, n in zip((x, w), wants, strict=True))
+        F.rms_norm(t, (4,), weight, 1e-5).backward(tn.from_numpy(g))
+        for v, want in ((t, (g * w - x * rstd * along) * rstd), (weight, (g * x * rstd).sum(0))):
+            assert (v.grad is not None) == v.requires_grad
+            if v.grad is not None:
+                np.testing.assert_allclose(v.grad.numpy(), want, rtol=1e-11)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_images_of_one_row_and_of_one_column(mode: str) -> None:
+    x = tn.arange(6.0).reshape(1, 2, 1, 3)
+    got = F.interpolate(x, size=(4, 3), mode=mode)
+    assert got.equal(x.expand(1, 2, 4, 3))
+    got = F.interpolate(x.transpose(2, 3), size=(3, 4), mode=mode)
+    assert got.equal(x.transpose(2, 3).expand(1, 2, 3, 4))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tenon as tn
+from table import call, make_case, rows, tensor_args
 from tenon.nn import functional as F
 
 f64 = tn.float64
@@ -102,8 +103,8 @@ def test_entropy_at_the_ends(at: float) -> None:
     """PyTorch holds what the gradient is divided by at 1e-12, and logarithms at -100."""
     x = tn.tensor([at], dtype=f64, requires_grad=True)
     y = tn.tensor([0.25], dtype=f64, requires_grad=True)
-    for call in (tn._C._ops._binary_cross_entropy, F.binary_cross_entropy):
-        gx, gy = tn.autograd.grad(call(x, y).sum(), [x, y])
+    for entropy in (tn._C._ops._binary_cross_entropy, F.binary_cross_entropy):
+        gx, gy = tn.autograd.grad(entropy(x, y).sum(), [x, y])
         assert gx.item() == (at - 0.25) / 1e-12
         assert gy.item() == (100 if at == 0 else -100)
 
@@ -134,3 +135,33 @@ def test_comparisons_in_place_pass_no_gradient(name: str) -> None:
     y.sum().backward()
     assert a.grad is not None and a.grad.tolist() == [0] * 3
     assert b.grad is not None and b.grad.tolist() == [0] * 3
+
+
+@pytest.mark.parametrize("name", ["eq_", "ne_", "lt_", "le_", "gt_", "ge_"])
+def test_comparisons_in_place_have_no_slope(name: str) -> None:
+    for other in (tn.tensor([0.5, 1.5, 2.5], requires_grad=True), 1.5):
+        x = tn.arange(3.0, requires_grad=True)
+        y = getattr(x * 1, name)(other)
+        assert y.requires_grad
+        y.sum().backward()
+        assert x.grad is not None and x.grad.tolist() == [0, 0, 0]
+        if isinstance(other, tn.Tensor):
+            assert other.grad is not None and other.grad.tolist() == [0, 0, 0]
+
+
+def drawn_over() -> list[dict[str, Any]]:
+    """The methods that write what they draw over their tensor."""
+    return [r for r in rows() if r["random"] and "(Tensor! self" in r["sig"]
+            and r["where"] == ["method"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", drawn_over(), ids=lambda row: row["name"])
+def test_what_was_drawn_over_has_no_slope(row: dict[str, Any]) -> None:
+    for sample in row["samples"]:
+        args = tensor_args(make_case(row, sample, "float64"))
+        leaf = args["self"].detach().clone().requires_grad_()
+        args["self"] = leaf * 1
+        got = call(row, args)
+        assert got is args["self"] and got.requires_grad and got.dtype is tn.float64
+        got.sum().backward()
+        assert leaf.grad is not None and not leaf.grad.any()

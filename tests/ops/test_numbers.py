@@ -322,3 +322,10 @@ def test_layers_on_the_edge() -> None:
     var = tn.ones(1, 3)
     assert F.gaussian_nll_loss(tn.ones(2, 3), tn.ones(2, 3), var).item() == 0.0
     assert F.prelu(tn.tensor(-1.0), tn.tensor([0.5])).shape == ()
+
+
+@pytest.mark.parametrize("dtype", [tn.bool, tn.uint8, tn.int64])
+def test_whole_numbers_are_all_numbers(dtype: tn.dtype) -> None:
+    x = tn.tensor([0, 1, 1, 0], dtype=dtype)
+    for got in (x.nan_to_num(5.0, 6.0, 7.0), tn._C._ops._nan_to_num(x, 5.0, 6.0, 7.0)):
+        assert got.dtype is dtype and got.tolist() == x.tolist()

@@ -245,6 +245,14 @@ HEADS = [
 ]  # fmt: skip
 y, filters = tn.ones(2, 3, 6), tn.ones(1, 3, 2)
 LAYERS: list[Refusal] = [
+    (R, "per channel: (6). Kernel size: (7). Kernel size can't be",
+     lambda: F.conv1d(cube, tn.ones(1, 3, 4), padding=1, dilation=2)),
+    (R, "per channel: (4 x 5). Kernel size: (7 x 9). Kernel size can't be",
+     lambda: F.conv2d(tn.ones(1, 2, 3), tn.ones(1, 1, 4, 5), padding=1, dilation=2)),
+    (R, "Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size",
+     lambda: F.max_pool2d(cube[:, :0], 1)),
+    (R, "Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size",
+     lambda: F.max_pool2d(tn.ones(2, 3, 0, 4), 1)),
     (R, "input sizes do not match the weight or each other",
      lambda: F.bilinear(cube, cube[:, :1], tn.ones(2, 4, 4))),
     (R, "input sizes do not match the weight or each other",
