@@ -191,7 +191,7 @@ tn_status tni_added_infer_list(const tn_infer *inf, const void *args, tn_out_sha
     TN_TRY(count_results(o, args, &n));
     tn_out_shape *outs = calloc((size_t)n + 1, sizeof *outs);
     if (!outs) return tn_fail(TN_E_MEMORY, -1, "out of memory");
-    for (int64_t i = 0; i <= n; i++) outs[i].dtype = inf->out[0].dtype;
+    for (int64_t i = 0; i < n; i++) outs[i].dtype = inf->out[0].dtype;
     tn_status st = o->desc.infer ? ask_plugin(o, args, n, outs) : fill_shapes(o, args, n, outs);
     if (st != TN_OK) {
         free(outs);

@@ -182,7 +182,6 @@ static tn_status check_pointwise(const tni_added *o) {
 static tn_status check_reduction(const tni_added *o) {
     const tn_op *op = &o->op;
     bool dims = false;
-    if (op->nout == 0) return fault(o, "a reduction has a result");
     if (op->nin != 1 || op->fields[op->in_field[0]].kind != TN_F_TENSOR)
         return fault(o, "a reduction has one tensor argument");
     for (int i = 0; i < op->nfields; i++) {

@@ -313,7 +313,6 @@ static tn_status make_list(run *r, const tni_step *s, tn_ints *ret) {
 /* A new reference to a formula's value. */
 static tn_status hand_over(const run *r, const tni_term *t, tn_tensor **ret) {
     tni_value v = load(r, t);
-    if (t->kind == TNI_V_NONE) v.t = NULL;
     if (t->kind == TNI_V_NUMBER) return tni_scalar_heap(v.number, ret);
     if (v.t && (v.t->flags & TNI_T_STACK)) { /* a number that was given for an Operand */
         tn_scalar s;

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import as_user
+import memory
 import numpy as np
 import pytest
 import tenon as tn
@@ -458,6 +459,8 @@ FORMULAS = {
         lambda x: x + np.exp(x)
     ),
     "x * sqrt(4.0) + real(x + 1j)": lambda x: 3 * x,
+    "sinh(x) if k == 3 else x": np.sinh,
+    "tanh(x) if k > 3 else sinh(x) if k > 2 else x": np.sinh,
     "real((x + 1) * -2j * 1j) + x * -1.5 + x * -True": lambda x: 2 * (x + 1) - 2.5 * x,
 }
 
@@ -471,6 +474,33 @@ def test_formula_language(number: int) -> None:
     x = tn.randn(3, 4, dtype=tn.float64, requires_grad=True)
     np.testing.assert_allclose(ops.f(x).detach().numpy(), want(x.detach().numpy()))
     assert tn.autograd.gradcheck(lambda t: ops.f(t).sum(), (x,))
+
+
+def test_gradients_of_lists() -> None:
+    ops = load(
+        "lists",
+        f'{COMPOSITE}"lists::f(Tensor[] x) -> Tensor[]", .formula = "split(cat(x, dim=0) * 2, 2)", '
+        '.gradient = "x: split(cat(grad, dim=0) * 2, 2)"',
+    )
+    x = [tn.randn(2, 3, dtype=tn.float64, requires_grad=True) for _ in range(3)]
+    got = ops.f(x)
+    assert [tuple(t.shape) for t in got] == [(2, 3)] * 3
+    assert all(tn.equal(t, 2 * s) for t, s in zip(got, x, strict=True))
+    assert tn.autograd.gradcheck(lambda *t: ops.f(list(t)), tuple(x))
+
+
+def test_what_a_formula_made_is_given_back() -> None:
+    name = "given_back"
+    ops = load(
+        name,
+        f'{COMPOSITE}"{name}::f(Tensor x) -> Tensor", '
+        '.formula = "exp(x) + frexp(x)[0] + split(x, 1)[0] + (sin(x) if x.ndim else x)"',
+    )
+    x = tn.zeros(1, 1 << 18)
+    before = memory.resident()
+    for _ in range(60):  # 1 MB each step
+        assert ops.f(x).shape == x.shape
+    assert memory.resident() - before < 24 << 20
 
 
 def test_numbers_in_formulas() -> None:
