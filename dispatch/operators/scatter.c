@@ -1,10 +1,12 @@
 /* scatter.c: shape rules of the operators that index, sort and search. Shapes and dtypes are
  * checked here; values of indices in the kernels. The messages are PyTorch's. */
 #include <tenon/args_index.h>
+#include <tenon/args_parts.h>
 #include <tenon/ops_compare.h>
 #include <tenon/ops_create.h>
 #include <tenon/ops_index.h>
 #include <tenon/ops_norm.h>
+#include <tenon/ops_parts.h>
 #include <tenon/ops_pointwise.h>
 #include <tenon/ops_reduce.h>
 #include <tenon/ops_shape.h>
@@ -13,6 +15,7 @@
 #include "call_priv.h"
 #include "infer_priv.h"
 #include "op_index.h"
+#include "op_parts.h"
 #include "plan_priv.h"
 #include "rule_priv.h"
 #include "scope_priv.h"

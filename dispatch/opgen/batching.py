@@ -6,10 +6,12 @@ import ast
 
 from table import Op
 
-# With a number behind it: the rank of one sample's input; with a name: the argument that is mapped.
+# With a number behind it: the rank of one sample's input; with names: arguments, which
+# _transform/vmap_rules.py says more of.
 FAMILIES = (
     "pointwise", "reduce", "along", "last", "fold", "product", "linear", "loss", "total", "join",
     "reshape", "flatten", "permute", "transpose", "parts", "each", "dims", "strided",
+    "spread", "samples", "outer",
 )  # fmt: skip
 
 
@@ -19,8 +21,9 @@ def check(op: Op) -> None:
         raise op.fail(f"vmap '{word}' is none of {', '.join(FAMILIES)}")
     if word == "fold" and not rest.isdigit():
         raise op.fail("vmap 'fold' has the rank of one sample behind it")
-    if rest and word != "fold" and rest not in {a.name for a in op.args}:
-        raise op.fail(f"vmap names '{rest}', which is no argument")
+    for name in rest.split() if word != "fold" else ():
+        if name not in {a.name for a in op.args}:
+            raise op.fail(f"vmap names '{name}', which is no argument")
     if word == "parts" and op.entry.get("forward", "custom") == "custom":
         raise op.fail("vmap 'parts' goes with a formula")
 

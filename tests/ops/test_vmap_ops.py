@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tenon as tn
-from table import entries, function_of, make_case, sampled, tensor_args
+from table import entries, function_of, inner, make_case, sampled, tensor_args
 from tenon.profiler import profile
 
 SIZE = 3
@@ -82,7 +82,10 @@ APART = {"equal", "view_as_type", "view_copy_as_type", "as_strided_scatter"}
 
 
 @pytest.mark.parametrize(
-    "row", [r for r in sampled() if r["name"] not in APART], ids=lambda row: row["name"]
+    "row",
+    [r for r in sampled() if r["name"] not in APART]
+    + [r for r in inner() if r["vmap"] != "each" and not r["random"]],
+    ids=lambda row: row["name"],
 )
 def test_against_a_loop(row: dict[str, Any]) -> None:
     if row["inplace_only"]:
@@ -117,9 +120,12 @@ def calls(row: dict[str, Any], args: dict[str, Any], names: list[str], size: int
 BY_ELEMENT = {"addbmm", "addr", "diagflat", "multi_margin_loss", "multilabel_margin_loss"}
 
 
+FIRST_ALONE = {"along", "last", "fold", "spread", "samples", "permute", "outer"}
+
+
 @pytest.mark.parametrize(
     "row",
-    [r for r in entries() if r["vmap"] != "each" and r["name"] not in BY_ELEMENT],
+    [r for r in entries() + inner() if r["vmap"] != "each" and r["name"] not in BY_ELEMENT],
     ids=lambda row: row["name"],
 )
 def test_one_call_for_all_elements(row: dict[str, Any]) -> None:
@@ -129,7 +135,7 @@ def test_one_call_for_all_elements(row: dict[str, Any]) -> None:
     dtype = next((d for d in ("float64", "int64", "complex128", "bool") if d in row["dtypes"]), "")
     args = tensor_args(make_case(row, row["samples"][0], dtype))
     names = [n for n, v in args.items() if isinstance(v, tn.Tensor)]
-    if row["vmap"] in ("along", "last", "fold") or row["vmap"].startswith(("last", "fold")):
+    if row["vmap"].partition(" ")[0] in FIRST_ALONE:
         names = [row["vmap"].split()[-1]] if " indices" in row["vmap"] else names[:1]
     counts = [calls(row, args, names, size) for size in (2, 7)]
     assert counts[0] == counts[1]

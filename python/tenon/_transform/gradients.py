@@ -19,6 +19,7 @@ import tenon
 from tenon import _C
 from tenon._program import foreign
 from tenon._tape.function import pushing
+from tenon._transform import rows
 from tenon._transform.vmap import (
     RANDOMNESS,
     Batched,
@@ -222,30 +223,33 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
     return wrapped
 
 
+class _Called:
+    """func's result for fresh variables, and its tensors with the elements of all vmaps."""
+
+    def __init__(
+        self, func: Callable[..., Any], primals: Any, has_aux: bool, name: str, others: Any
+    ) -> None:
+        outside, self.keep = tenon.is_grad_enabled(), _recorded(primals)
+        self.levels = list(levels())
+        with tenon.enable_grad():
+            fresh, self.variables = _variables(primals)
+            with _Inside(others):
+                out = func(*fresh)
+        self.value, self.aux = _split(out, has_aux, name)
+        self.inside = _tensors(self.value, name)
+        self.outs = [lift(t, self.levels) for t in self.inside]
+        # whether results stay connected with what is recorded outside
+        self.keep = self.keep or (outside and _captured(self.outs, self.variables))
+
+
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """func's value and a function that takes gradients of it to gradients of the arguments."""
-    return _vjp(func, primals, has_aux)
-
-
-def _vjp(func: Callable[..., Any], primals: Any, has_aux: bool, others: Any = ()) -> Any:
-    outside, keep = tenon.is_grad_enabled(), _recorded(primals)
-    some = list(levels())
-    with tenon.enable_grad():
-        fresh, variables = _variables(primals)
-        with _Inside(others):
-            out = func(*fresh)
-    value, aux = _split(out, has_aux, "vjp(f, *primals)")
-    outs = [lift(t, some) for t in _tensors(value, "vjp(f, *primals)")]
-    for o in outs:
-        if not (o.is_floating_point() or o.is_complex()):
-            raise RuntimeError(
-                "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got "
-                f"Tensor with dtype {o.dtype}"
-            )
-    keep = keep or (outside and _captured(outs, variables))
+    called = _Called(func, primals, has_aux, "vjp(f, *primals)", ())
+    outs, some, keep = called.outs, called.levels, called.keep
+    _check_smooth(outs)
 
     def vjp_fn(cotangents: Any) -> Any:
-        given, wanted = _pytree.tree_structure(cotangents), _pytree.tree_structure(value)
+        given, wanted = map(_pytree.tree_structure, (cotangents, called.value))
         if given != wanted:
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of "
@@ -255,11 +259,20 @@ def _vjp(func: Callable[..., Any], primals: Any, has_aux: bool, others: Any = ()
         seeds = [lift(t, some).expand_as(o) for t, o in zip(flat(cotangents), outs, strict=True)]
         recorded = tenon.is_grad_enabled() and (keep or _recorded(cotangents))
         with tenon.enable_grad():
-            found = _gradients(outs, variables, seeds, recorded)
+            found = _gradients(outs, called.variables, seeds, recorded)
         return _refilled(primals, [lower(g, some) for g in found])
 
-    value = _plain(value, keep)
-    return (value, vjp_fn, _plain(aux, keep)) if has_aux else (value, vjp_fn)
+    value = _plain(called.value, keep)
+    return (value, vjp_fn, _plain(called.aux, keep)) if has_aux else (value, vjp_fn)
+
+
+def _check_smooth(outs: list[Any]) -> None:
+    for o in outs:
+        if not (o.is_floating_point() or o.is_complex()):
+            raise RuntimeError(
+                "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got "
+                f"Tensor with dtype {o.dtype}"
+            )
 
 
 def jvp(
@@ -295,73 +308,66 @@ def jvp(
         raise RuntimeError(
             "jvp(f, primals, tangents): Expected primals and tangents to have the same shapes"
         )
-    value, aux, push, depends = _linear(func, primals, has_aux, "jvp(f, primals, tangents)")
-    if strict and not depends:
+    called = _Linear(func, primals, has_aux, "jvp(f, primals, tangents)")
+    if strict and not all(o.requires_grad for o in called.outs):
         raise RuntimeError(
             "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. "
             "This is not allowed with strict=True."
         )
-    tangent = push(*tangents)
-    return (value, tangent, aux) if has_aux else (value, tangent)
+    value, tangent = _plain(called.value, called.keep), called.push(*tangents)
+    return (value, tangent, _plain(called.aux, called.keep)) if has_aux else (value, tangent)
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> Any:
     """func's value and its derivative there, a function of tangents that may be called often."""
-    value, _, push, _ = _linear(func, primals, False, "linearize(f, *primals)")
-    return value, push
+    called = _Linear(func, primals, False, "linearize(f, *primals)")
+    return _plain(called.value, called.keep), called.push
 
 
-def _linear(
-    func: Callable[..., Any], primals: Any, has_aux: bool, name: str, others: Any = ()
-) -> Any:
-    """func's value, what it returns beside, its derivative, whether all of it has one."""
-    outside, keep = tenon.is_grad_enabled(), _recorded(primals)
-    some = list(levels())
-    with tenon.enable_grad():
-        fresh, variables = _variables(primals)
-        with _Inside(others):
-            out = func(*fresh)
-        value, aux = _split(out, has_aux, name)
-        outs = [lift(t, some) for t in _tensors(value, name)]
-        keep = keep or (outside and _captured(outs, variables))
-        smooth = [o.is_floating_point() or o.is_complex() for o in outs]
-        seeds = [tenon.ones_like(o).requires_grad_(s) for o, s in zip(outs, smooth, strict=True)]
-        before, pushing.on = pushing.on, True
-        try:
-            rows = _gradients(outs, variables, seeds, True)
-        finally:
-            pushing.on = before
-    wanted = [s for s in seeds if s.requires_grad]
+class _Linear(_Called):
+    """func's derivative at the primals: gradients of its result for seeds, which are linear in
+    them, so that their own gradients are directional derivatives."""
 
-    def push(*tangents: Any) -> Any:
+    def __init__(
+        self, func: Callable[..., Any], primals: Any, has_aux: bool, name: str, others: Any = ()
+    ) -> None:
+        super().__init__(func, primals, has_aux, name, others)
+        smooth = [o.is_floating_point() or o.is_complex() for o in self.outs]
+        with tenon.enable_grad():
+            self.seeds = [
+                tenon.ones_like(o).requires_grad_(s) for o, s in zip(self.outs, smooth, strict=True)
+            ]
+            before, pushing.on = pushing.on, True
+            try:
+                self.rows = _gradients(self.outs, self.variables, self.seeds, True)
+            finally:
+                pushing.on = before
+        self.wanted = [s for s in self.seeds if s.requires_grad]
+
+    def push(self, *tangents: Any) -> Any:
+        """The result's tangents for those of the primals."""
+        rows, some = self.rows, self.levels
         given = [lift(t, some).expand_as(r) for t, r in zip(flat(tangents), rows, strict=True)]
         pairs = [(r, t) for r, t in zip(rows, given, strict=True) if r.requires_grad]
-        found: Any = [None] * len(wanted)
+        found: Any = [None] * len(self.wanted)
         if pairs:
             found = tenon.autograd.grad(
-                [r for r, _ in pairs], wanted, [t for _, t in pairs], retain_graph=True,
-                create_graph=keep or _recorded(tangents), allow_unused=True,
+                [r for r, _ in pairs], self.wanted, [t for _, t in pairs], retain_graph=True,
+                create_graph=self.keep or _recorded(tangents), allow_unused=True,
             )  # fmt: skip
-        slopes = iter(found)
-        pushed = [next(slopes) if s.requires_grad else None for s in seeds]
         filled = [tenon.zeros_like(o) if f is None else f
-                  for o, f in zip(outs, pushed, strict=True)]  # fmt: skip
-        return _refilled(value, [lower(f, some) for f in filled])
+                  for o, f in zip(self.outs, self.by_output(found), strict=True)]  # fmt: skip
+        return _refilled(self.value, [lower(f, some) for f in filled])
 
-    depends = all(o.requires_grad for o in outs)
-    return _plain(value, keep), _plain(aux, keep), push, depends
+    def by_output(self, slopes: Any) -> list[Any]:
+        """One for each result: None for those without derivatives."""
+        rest = iter(slopes)
+        return [next(rest) if s.requires_grad else None for s in self.seeds]
 
 
 def _check_chunks(chunk_size: int | None) -> None:
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
-
-
-def _unit(like: list[Any], place: int, element: int) -> list[Any]:
-    """Zeros like these tensors, with one 1."""
-    made = [tenon.zeros(tuple(t.shape), dtype=t.dtype, device=t.device) for t in like]
-    made[place].view(-1)[element] = 1
-    return made
 
 
 def _check_real(name: str, what: str, values: Any) -> None:
@@ -379,7 +385,7 @@ def jacrev(
     chunk_size: int | None = None, _preallocate_and_copy: bool = False,
 ) -> Callable[..., Any]:  # fmt: skip
     """A function that returns all derivatives of func's result: its shape, then the argument's.
-    They are computed row by row, whatever chunk_size and where PyTorch would put chunks first."""
+    chunk_size: how many of its elements are computed at once where they are many."""
     _check_chunks(chunk_size)
 
     @functools.wraps(func)
@@ -391,25 +397,28 @@ def jacrev(
         def of_chosen(value: Any) -> Any:
             return func(*_replaced(others[0], argnums, value))
 
-        found = _vjp(of_chosen, (chosen,), has_aux, others)
-        value, back = found[:2]
-        _check_real("jacrev", "outputs", value)
-        outs, leaves = list(flat(value)), list(flat(chosen))
-
-        def block(k: int) -> Any:
-            units = (_refilled(value, _unit(outs, k, i)) for i in range(outs[k].numel()))
-            rows = [list(flat(back(unit)[0])) for unit in units]
-            shapes = [(*outs[k].shape, *leaf.shape) for leaf in leaves]
-            if not rows:
-                empty = [leaf.new_zeros(s) for leaf, s in zip(leaves, shapes, strict=True)]
-                return _refilled(chosen, empty)
-            columns = zip(zip(*rows, strict=True), shapes, strict=True)
-            return _refilled(chosen, [tenon.stack(list(c)).reshape(s) for c, s in columns])
-
-        jacobian = _refilled(value, [block(k) for k in range(len(outs))])
-        return (jacobian, found[2]) if has_aux else jacobian
+        called = _Called(of_chosen, (chosen,), has_aux, "vjp(f, *primals)", others)
+        _check_smooth(called.outs)
+        _check_real("jacrev", "outputs", called.value)
+        leaves, keep = list(flat(chosen)), tenon.is_grad_enabled() and called.keep
+        blocks = []
+        for out, whole in zip(called.inside, called.outs, strict=True):
+            with tenon.enable_grad():
+                found = rows.of_elements(whole, out.shape, called.variables, keep, chunk_size)
+            shapes = [(*out.shape, *leaf.shape) for leaf in leaves]
+            blocks.append([_block(f, shape, leaf, called.levels)
+                           for f, shape, leaf in zip(found, shapes, leaves)])  # fmt: skip
+        jacobian = _refilled(called.value, [_refilled(chosen, block) for block in blocks])
+        return (jacobian, _plain(called.aux, called.keep)) if has_aux else jacobian
 
     return wrapped
+
+
+def _block(found: Any, shape: Any, like: Any, some: list[Any]) -> Any:
+    """A part of a Jacobian from its rows, (rows, *elements of vmaps, *those of the argument)."""
+    if found is None:
+        return like.new_zeros(shape)
+    return lower(found.movedim(0, len(some)), some).reshape(shape)
 
 
 def jacfwd(
@@ -429,29 +438,28 @@ def jacfwd(
     def wrapped(*args: Any) -> Any:
         _check_real("jacfwd", "inputs", args)
         if levels():
-            return jacrev(func, argnums, has_aux)(*args)
+            return jacrev(func, argnums, has_aux, chunk_size=chunk_size)(*args)
         chosen = _chosen(args, argnums)
         others = _others(args, argnums)
 
         def of_chosen(value: Any) -> Any:
             return func(*_replaced(others[0], argnums, value))
 
-        value, aux, push, _ = _linear(
-            of_chosen, (chosen,), has_aux, "jvp(f, primals, tangents)", others
-        )
-        _check_real("jacfwd", "outputs", value)
-        outs, leaves = list(flat(value)), list(flat(chosen))
-        blocks: list[list[Any]] = [[] for _ in outs]
-        for j, leaf in enumerate(leaves):
-            columns = [list(flat(push(*_unit(leaves, j, i)))) for i in range(leaf.numel())]
-            for k, out in enumerate(outs):
+        name = "jvp(f, primals, tangents)"
+        called = _Linear(of_chosen, (chosen,), has_aux, name, others)
+        _check_real("jacfwd", "outputs", called.value)
+        leaves = list(flat(chosen))
+        blocks: list[list[Any]] = [[] for _ in called.outs]
+        for leaf, row in zip(leaves, called.rows, strict=True):
+            found = rows.of_elements(row, leaf.shape, called.wanted, called.keep, chunk_size)
+            for out, columns, block in zip(called.outs, called.by_output(found), blocks):
                 shape = (*out.shape, *leaf.shape)
-                whole = [c[k] for c in columns]
-                blocks[k].append(
-                    tenon.stack(whole, -1).reshape(shape) if whole else out.new_zeros(shape)
-                )
-        jacobian = _refilled(value, [_refilled(chosen, block) for block in blocks])
-        return (jacobian, aux) if has_aux else jacobian
+                block.append(
+                    out.new_zeros(shape) if columns is None
+                    else columns.movedim(0, -1).reshape(shape)
+                )  # fmt: skip
+        jacobian = _refilled(called.value, [_refilled(chosen, block) for block in blocks])
+        return (jacobian, _plain(called.aux, called.keep)) if has_aux else jacobian
 
     return wrapped
 

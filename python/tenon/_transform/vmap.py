@@ -471,19 +471,19 @@ def map_once(
     func: Callable[..., Any], args: Any, kwargs: Any, dims: Any, out_dims: Any, size: int,
     randomness: str,
 ) -> Any:  # fmt: skip
-    level = _new_level(size, randomness)
+    level = new_level(size, randomness)
     values = iter([
         v if d is None else batched(v.movedim(d, 0) if d else v, level.number)
         for v, d in _pairs(args, dims)
     ])  # fmt: skip
-    with _entered(level):
+    with entered(level):
         out = func(*mapped(lambda v: next(values), args), **kwargs)
         places = iter(list(flat(_out_dims_of(out, out_dims))))
         return mapped(lambda v: _take_out(v, level, next(places)), out)
 
 
 @contextmanager
-def _entered(level: Level) -> Iterator[None]:
+def entered(level: Level) -> Iterator[None]:
     outer = levels()
     drawn = _Draws(level) if level.randomness == "different" else nullcontext()
     before = _C._draws() if level.randomness == "error" else None
@@ -498,7 +498,7 @@ def _entered(level: Level) -> Iterator[None]:
         raise RuntimeError(_NO_DRAWS)
 
 
-def _new_level(size: int, randomness: str) -> Level:
+def new_level(size: int, randomness: str) -> Level:
     outer = levels()
     return Level(outer[-1].number + 1 if outer else 1, size, randomness)
 
@@ -509,8 +509,8 @@ def _in_parts(
 ) -> Any:  # fmt: skip
     """vmap by the functions of `torch._functorch.vmap`."""
     size, dims, values, spec = parts._process_batched_inputs(in_dims, args, func)
-    level = _new_level(size, randomness)
-    with _entered(level):
+    level = new_level(size, randomness)
+    with entered(level):
         inside = parts._create_batched_inputs(dims, values, level.number, spec)
         out = func(*inside, **kwargs)
         return parts._unwrap_batched(out, out_dims, level.number, size, func)

@@ -388,6 +388,8 @@ def product(call: Call, entry: Entry | None = None) -> Any:
         return NotImplemented  # the operator says itself what it takes
     if call.name == "bmm" and a.shape[0] != b.shape[0]:
         return NotImplemented
+    if a.dim() == 2 and b.dim() == 1 and not call.maps(a):  # the vectors are rows of one product
+        return call.wrap(tenon.matmul(b._batch, a.transpose(0, 1)))
     rank = max(a.dim(), b.dim(), 2)
     out = tenon.matmul(_matrices(call, a, rank, False), _matrices(call, b, rank, True))
     if a.dim() == 1:
@@ -410,10 +412,10 @@ def linear(call: Call, entry: Entry | None = None) -> Any:
 
 def reshape(call: Call, entry: Entry | None = None) -> Any:
     x, sizes = call.args[0], call.args[1:]
-    if len(sizes) == 1 and isinstance(sizes[0], list | tuple):
-        sizes = tuple(sizes[0])
-    sizes = call.kwargs.get("shape", sizes)
-    if not all(isinstance(s, int) and not isinstance(s, bool) for s in sizes) or not sizes:
+    listed = len(sizes) == 1 and isinstance(sizes[0], list | tuple)
+    sizes = call.kwargs.get("shape", sizes[0] if listed else sizes)
+    whole = all(isinstance(s, int) and not isinstance(s, bool) for s in sizes)
+    if not whole or not (sizes or listed):
         return NotImplemented
     if call.name == "expand":
         lead = [1] * (len(sizes) - x.dim())
@@ -438,8 +440,9 @@ def permute(call: Call, entry: Entry | None = None) -> Any:
     if len(dims) == 1 and isinstance(dims[0], list | tuple):
         dims = tuple(dims[0])
     dims = call.kwargs.get("dims", dims)
-    rank = call.args[0].dim()
-    return call.wrap(call.args[0]._batch.permute(0, *(wrapped_dim(d, rank) + 1 for d in dims)))
+    x = call.args[0]
+    moved = [0, *(wrapped_dim(d, x.dim()) + 1 for d in dims)]
+    return call.wrap(call.func(x._batch, moved))
 
 
 def transpose(call: Call, entry: Entry | None = None) -> Any:
@@ -621,6 +624,68 @@ class _Scope(dict[str, Any]):
         return operator
 
 
+# Arguments that are the sizes of a result, and dimensions.
+_SIZES = {"size", "input_size", "shape"}
+_DIMS = {"dim", "dim1", "dim2", "dimension"}
+
+
+def spread(call: Call, entry: Entry) -> Any:
+    """Every tensor is repeated, sizes get the number of elements in front, dimensions are one
+    further. Arguments named in the entry belong to all elements, and so do sums over them."""
+    given = dict(zip((a["name"] for a in entry.args), call.args)) | call.kwargs
+    if any(given.get(name) is True for name in ("need_weight", "need_bias")):
+        return NotImplemented
+    values = {
+        a["name"]: given[a["name"]] if a["name"] in given else literal(a["default"])
+        for a in entry.args
+    }
+    sizes = [v for n, v in values.items() if n in _SIZES and isinstance(v, list | tuple)]
+    rank = len(sizes[0]) if sizes else call.args[0].dim()
+    common = entry.detail.split()
+    for a in entry.args:
+        name, value = a["name"], values[a["name"]]
+        if isinstance(value, tenon.Tensor) and name not in common:
+            if value.dim() == 0 and _DIMS & values.keys() and not sizes:
+                return NotImplemented
+            values[name] = call.spread(value)
+        elif call.maps(value) or _holds_mapped(call, value):
+            return NotImplemented
+        elif name in _SIZES and isinstance(value, list | tuple):
+            values[name] = [call.size, *value]
+        elif name in _DIMS:
+            every = value is None or value == []
+            values[name] = list(range(1, rank + 1)) if every else _shifted(value)
+        elif a["type"] == "Tensor?[]":
+            held = [i for i, v in enumerate(value) if v is not None]
+            if held[-1] - held[0] + 1 != len(held):  # what they choose would come in front
+                return NotImplemented
+            values[name] = [None, *value]
+    args = [values[a["name"]] for a in entry.args if not a["kwonly"]]
+    named = {a["name"]: values[a["name"]] for a in entry.args if a["kwonly"]}
+    return call.wrap(call.func(*args, **named))
+
+
+def samples(call: Call, entry: Entry) -> Any:
+    """Samples are dimension 0 of the arguments that the entry names, which takes the mapped
+    dimension in, and of a size."""
+    values = dict(zip((a["name"] for a in entry.args), call.args))
+    for name, value in values.items():
+        if name in entry.detail.split():
+            values[name] = call.spread(value).flatten(0, 1)
+        elif call.maps(value):
+            return NotImplemented
+        elif name == "input_size":
+            values[name] = [call.size * value[0], *value[1:]]
+    return call.wrap(call.func(*values.values()).unflatten(0, (call.size, -1)))
+
+
+def outer(call: Call, entry: Entry) -> Any:
+    """The products of two matrices' rows, summed, and the sum of the first one's rows."""
+    grad, other = (call.spread(t) for t in call.args)
+    grad, other = grad.flatten(1, -2), other.flatten(1, -2)
+    return call.wrap((tenon.matmul(grad.transpose(1, 2), other), grad.sum(1)))
+
+
 def batch(call: Call) -> Any:
     """An operator of a plugin that treats the elements of dimension 0 on their own."""
     mapped = [a for a in [*call.args, *call.kwargs.values()] if call.maps(a)]
@@ -641,11 +706,13 @@ FAMILIES: dict[str, Callable[[Call, Entry], Any]] = {
     "pointwise": pointwise, "reduce": reduce, "along": along, "dims": dims, "last": last,
     "fold": fold, "product": product, "linear": linear, "loss": loss, "total": total, "join": join,
     "reshape": reshape, "flatten": flatten, "permute": permute, "transpose": transpose,
-    "parts": parts, "strided": strided,
+    "parts": parts, "strided": strided, "spread": spread, "samples": samples, "outer": outer,
 }  # fmt: skip
 # These take their dimensions one by one, or look at every argument themselves.
 LOOSE = {"reshape", "permute", "product", "linear", "transpose"}
-ANY_PLACE = {"pointwise", "product", "linear", "join", "loss", "parts", "last"}
+ANY_PLACE = {
+    "pointwise", "product", "linear", "join", "loss", "parts", "last", "spread", "samples", "outer",
+}  # fmt: skip
 
 
 def _of_python(name: str) -> Callable[[Call], Any] | None:
@@ -668,7 +735,7 @@ def _of_signs(name: str) -> Callable[[Call], Any] | None:
     return pointwise if dunder or name in INPLACE_SIGNS | UNARY_SIGNS else None
 
 
-def _by_family(call: Call, entry: Entry) -> Any:
+def by_entry(call: Call, entry: Entry) -> Any:
     if is_random(call.name) and (entry.family != "last" or call.randomness == "same"):
         return NotImplemented
     if entry.family not in ANY_PLACE and not call.maps(call.args[0] if call.args else None):
@@ -686,7 +753,7 @@ def apply(call: Call) -> Any:
     for entry in table().find(call.name):
         if entry.family not in LOOSE and not entry.takes(call):
             continue
-        out = _by_family(entry.placed(call), entry)
+        out = by_entry(entry.placed(call), entry)
         if out is not NotImplemented or entry.family not in LOOSE:
             return out
     return NotImplemented

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tenon import _C, Tensor, stack
+from tenon import _C, Tensor
 from tenon._C import enable_grad, inference_mode, no_grad, set_grad_enabled
 from tenon._submodules import on_demand
 from tenon._tape import carriers, overridable
@@ -168,7 +168,7 @@ def _batched(
     unused: bool,
     materialize: bool,
 ) -> tuple[Tensor | None, ...]:
-    """One pass for each entry along dimension 0 of the gradients; results stacked likewise."""
+    """For each entry along dimension 0 of the gradients; results stacked likewise."""
     given = [g for g in gradients or () if g is not None]
     if not given:
         raise RuntimeError("grad: is_grads_batched needs grad_outputs")
@@ -178,18 +178,12 @@ def _batched(
     if len(sizes) != 1:
         raise ValueError(f"grad: is_grads_batched needs grad_outputs of one size, got {sizes}")
     (count,) = sizes
-    rows = []
-    for i in range(count):
-        row = tuple(None if g is None else g[i] for g in gradients or ())
-        keep = retain or i + 1 < count
-        rows.append(grad(roots, wanted, row, keep, create_graph, allow_unused=unused))
-    results: list[Tensor | None] = []
-    for x, column in zip(wanted, zip(*rows)):
-        if column[0] is not None:
-            results.append(stack(column))
-        else:
-            results.append(x.new_zeros((count, *x.shape)) if materialize else None)
-    return tuple(results)
+    rows = importlib.import_module("tenon._transform.rows")
+    found = rows.gradients(roots, wanted, gradients or (), retain, create_graph, unused)
+    if materialize:
+        return tuple(x.new_zeros((count, *x.shape)) if g is None else g
+                     for g, x in zip(found, wanted))  # fmt: skip
+    return tuple(found)
 
 
 def _any_mapped(*tensors: Any) -> bool:
@@ -251,12 +245,12 @@ def grad(
     gradients = _gradients_of(roots, grad_outputs)
     if is_grads_batched:
         return _batched(roots, wanted, gradients, retain, create_graph, unused, materialize_grads)
-    level = _forward_level()
+    level = forward_level()
     one_pass = _grad if level is None else level.grad
     return one_pass(roots, wanted, gradients, retain, create_graph, unused, materialize_grads)
 
 
-def _forward_level() -> Any:
+def forward_level() -> Any:
     """The level of forward mode that has dual tensors."""
     forward = sys.modules.get("tenon.autograd.forward_ad")
     return forward and forward._level_in_use()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._transform import rows
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -97,16 +98,20 @@ _OUTPUT = "The output of the user-provided function"
 _FIRST = "The jacobian of the user-provided function"
 
 
-def _filled(
-    grads: tuple[Tensor | None, ...], likes: tuple[Tensor, ...], strict: bool,
-    what: str = _OUTPUT,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """Zeros in the place of gradients that are not there."""
+def _check_used(grads: Sequence[Tensor | None], strict: bool, what: str) -> None:
     for i, g in enumerate(grads):
         if strict and g is None:
             raise RuntimeError(
                 f"{what} is independent of input {i}. This is not allowed in strict mode."
             )
+
+
+def _filled(
+    grads: tuple[Tensor | None, ...], likes: tuple[Tensor, ...], strict: bool,
+    what: str = _OUTPUT,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Zeros in the place of gradients that are not there."""
+    _check_used(grads, strict, what)
     return tuple(tenon.zeros_like(x) if g is None else g for g, x in zip(grads, likes))
 
 
@@ -232,21 +237,13 @@ def _jacobian(
         many, ys = _outputs(func(*xs), strict, name)
         blocks = []
         for i, y in enumerate(ys):
+            found = rows.of_elements(y, y.shape, xs, create_graph)
             what = f"Output {i} of the user-provided function"
-            rows: list[list[Tensor]] = [[] for _ in xs]
-            flat = y.reshape(-1)
-            for j in range(flat.numel()):
-                grads = _grad((flat[j],), xs, (tenon.ones_like(flat[j]),), create_graph)
-                for k, g in enumerate(_filled(grads, xs, strict, what)):
-                    rows[k].append(g)
-            blocks.append(
-                tuple(
-                    tenon.stack(row).view((*y.shape, *x.shape))
-                    if row
-                    else x.new_zeros((*y.shape, *x.shape))
-                    for row, x in zip(rows, xs)
-                )
-            )
+            _check_used(found if y.numel() else (), strict, what)
+            blocks.append(tuple(
+                x.new_zeros((*y.shape, *x.shape)) if g is None else g.view((*y.shape, *x.shape))
+                for g, x in zip(found, xs)
+            ))  # fmt: skip
     results = tuple(_plain(block, several, create_graph) for block in blocks)
     return results if many else results[0]
 

@@ -183,3 +183,20 @@ def nanogpt_generate_token(T):
             return model(ids)[:, -1].argmax(-1)
 
     return run
+
+
+# -- matrices of derivatives -------------------------------------------------------------------
+
+
+@training(0.8, flops=2.0 * 512 * (64 * 256 + 256 * 512))
+def jacobian_512x64(T):
+    nn = T.nn
+    model = fill(T, nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 512)))
+    x = normal(T, 64)
+    return lambda: T.func.jacrev(model)(x)
+
+
+@training(0.8, flops=8.0 * 256**3)
+def hessian_256(T):
+    a, x = normal(T, 256, 256) / 16, normal(T, 256)
+    return lambda: T.func.hessian(lambda v: (T.tanh(a @ v) ** 2).sum())(x)
