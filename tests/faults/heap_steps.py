@@ -62,7 +62,7 @@ class Tries:
             if least <= 0:
                 return 0
             least = min(least, self.kept(n))
-        return least
+        return max(least, 0)
 
 
 def points(count: int, most: int) -> list[int]:
