@@ -67,6 +67,19 @@ def test_the_c_api_names_the_headers() -> None:
     assert named - headers - {"tenon/ops.h", "tenon/op_args.h"} == set()  # generated
 
 
+def test_variables_of_the_environment_are_documented() -> None:
+    """By their names, or after a first one by how theirs end: `TENON_A_X`, `_Y`."""
+    told = "".join(p.read_text(encoding="utf-8") for p in PAGES)
+    sources = [f for room in ("backends", "dispatch", "plugins", "python/tenon")
+               for f in (ROOT / room).rglob("*") if f.suffix in (".c", ".h", ".cpp", ".py")
+               ]  # fmt: skip
+    read = {n for f in sources for n in re.findall(r'"(TENON_[A-Z_]+)"', f.read_text("utf-8"))}
+    assert len(read) > 30
+    inner = {"TENON_CONFORM_DEVICE", "TENON_CONFORM_LIBRARY"}  # from the kit to its own workers
+    short = {n for n in read for i, c in enumerate(n) if c == "_" and f"`{n[i:]}`" in told}
+    assert {n for n in read if n not in told} - inner - short == set()
+
+
 # Rooms whose README says what each file holds, by file names or by their stems.
 LISTED = {
     "dispatch": ("ground", "device", "tensor", "call", "added", "door", "operators", "program"),
