@@ -204,6 +204,13 @@ static void test_streams_and_generators(void **state) {
     tn_generator_unref(&gen);
     tn_event_unref(&event);
     tn_stream_unref(&stream);
+    assert_true(!gen && !event && !stream);
+    tn_generator_unref(&gen); /* nothing is there any more */
+    tn_event_unref(&event);
+    tn_stream_unref(&stream);
+    tn_generator_unref(NULL);
+    tn_event_unref(NULL);
+    tn_stream_unref(NULL);
 }
 
 static void test_settings(void **state) {

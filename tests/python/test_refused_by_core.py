@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 import tenon as tn
 from refusals import Refusal, by_name, check, check_beside
@@ -77,8 +78,95 @@ SHARED: dict[str, tuple[str, Call]] = {
         lambda t: t.utils.dlpack.to_dlpack(t.empty(2, device="meta")),
     ),
 }
+
+# The same of operators: only the words, which say the operator, the argument and what was expected.
+OF_OPERATORS: dict[str, Call] = {
+    "Mismatch in shape: grad_output[0] has a shape of": lambda t: (
+        t.ones(2, requires_grad=True) * 1
+    ).backward(t.ones(3)),
+    "zero-dimensional tensor (at position 1) cannot be concatenated": lambda t: t.cat(
+        [t.ones(2), t.tensor(1.0)]
+    ),
+    "Dimension specified as 0 but tensor has no dimensions": lambda t: t.roll(t.tensor(1.0), 1, 0),
+    "cov(): expected fweights to have integral dtype but got fweights with Float dtype": (
+        lambda t: t.cov(t.ones(2, 3), fweights=t.ones(3))
+    ),
+    "cov(): expected aweights to have floating point dtype but got aweights with Long dtype": (
+        lambda t: t.cov(t.ones(2, 3), aweights=t.ones(3, dtype=t.int64))
+    ),
+    "cov(): weights sum to zero, can't be normalized": lambda t: t.cov(
+        t.ones(2, 3), aweights=t.zeros(3)
+    ),
+    "the output given to float_power has dtype Float but the operation's result": lambda t: (
+        t.float_power(t.ones(2), 2, out=t.ones(2))
+    ),
+    "range of [0, inf] is not finite": lambda t: t.histogramdd(
+        t.ones(3, 2), [2, 2], range=[0.0, float("inf"), 0.0, 1.0]
+    ),
+    "torch.histc: range of [1, inf] is not finite": lambda t: t.histc(
+        t.tensor([1.0, float("inf")])
+    ),
+    "unsupported range: 0 -> inf": lambda t: t.arange(0, float("inf")),
+    "unsupported range: nan -> 1": lambda t: t.range(float("nan"), 1),
+    "the number of subscripts in the equation (2)": lambda t: t.einsum("ij...", t.ones(2)),
+    "size is inconsistent with indices: for dim 0, size is 3 but found index 5": lambda t: (
+        t.sparse_coo_tensor(t.tensor([[5]]), t.ones(1), (3,), check_invariants=True)
+    ),
+    "self.stride(-1) must be 1 to view Float as Short (different element sizes), but got 3": (
+        lambda t: t.ones(2, 3).t().view(t.int16)
+    ),
+    "self.size(-1) must be divisible by 2 to view Short as Int": lambda t: t.ones(
+        2, 3, dtype=t.int16
+    ).view(t.int32),
+    "self.storage_offset() must be divisible by 2 to view Short as Int": lambda t: t.ones(
+        2, 4, dtype=t.int16
+    )[:, 1:3].view(t.int32),
+    "must be divisible by 2 to view Short as Int (different element sizes), but got 3": (
+        lambda t: t.ones(8, dtype=t.int16).as_strided((2, 4), (3, 1)).view(t.int32)
+    ),
+    "Given groups=1, weight of size [2, 2, 2, 2], expected input[1, 3, 4, 4] to have 2 channels, "
+    "but got 3 channels instead": lambda t: t.conv2d(t.ones(1, 3, 4, 4), t.ones(2, 2, 2, 2)),
+    "self.size(1) needs to match mat2.size(0) but got 8 and 16": lambda t: t._int_mm(
+        t.ones(17, 8, dtype=t.int8), t.ones(16, 8, dtype=t.int8)
+    ),
+    "For integral input tensors, argument alpha must not be a floating point number.": (
+        lambda t: t.add(t.ones(2, dtype=t.int64), t.ones(2, dtype=t.int64), alpha=1.5)
+    ),
+    "invalid Poisson rate, expected rate to be non-negative": lambda t: t.poisson(t.tensor([-1.0])),
+    "The algorithm failed to converge because the input matrix contained non-finite values": (
+        lambda t: t.linalg.svd(t.full((2, 2), float("nan")))
+    ),
+    "the leading minor of order 2 is not positive-definite": lambda t: t.linalg.cholesky(
+        t.tensor([[1.0, 2.0], [2.0, 1.0]])
+    ),
+    "mixed dtype": lambda t: t.nn.functional.group_norm(
+        t.ones(2, 4), 2, t.ones(4, dtype=t.float16), t.ones(4)
+    ),
+    "only integers, slices (`:`), ellipsis (`...`), None and long or byte": lambda t: t.ones(2)[
+        1.5
+    ],
+    "not a sequence": lambda t: t.tensor([[1, 2], 3]),
+    "expected np.ndarray (got list)": lambda t: t.from_numpy([1]),
+    "can't convert np.ndarray of type": lambda t: t.tensor(np.zeros(2, dtype="M8[s]")),
+    "Use Tensor.to_dense() first.": lambda t: t.ones(2).to_sparse().numpy(),
+    "expected Variable, but hook returned 'str'": lambda t: told_by_hook(t, "a"),
+}
+
+
+def told_by_hook(lib: Any, answer: Any) -> None:
+    x = lib.ones(2, requires_grad=True)
+    x.register_hook(lambda _: answer)
+    x.sum().backward()
+
+
+def frozen() -> tn.Tensor:
+    """A tensor over memory that is not to be written."""
+    return tn.from_numpy(np.broadcast_to(np.float32(1), 3))
+
+
 E, R, V, N = TypeError, RuntimeError, ValueError, NotImplementedError
 ops = tn._C._ops
+F = tn.nn.functional
 w = tn.ones(2, 3)
 
 
@@ -119,6 +207,10 @@ def sgd(*lists: list[tn.Tensor], momentum: float = 0.0) -> Any:
     return ops._sgd_step(*lists, 0.1, momentum, 0.0, 0.0, False, False, True, None)
 
 
+def lstm(state: tn.Tensor, *params: tn.Tensor) -> Any:
+    return tn.lstm(tn.ones(1, 1, 3), [state] * 2, params, False, 1, 0.0, False, False, False)
+
+
 OWN: list[Refusal] = [
     (E, "a gradient mode decorates one function", lambda: tn.no_grad()(f=abs)),
     (E, "a device as a decorator takes no keywords", lambda: tn.device("cpu")(f=abs)),
@@ -149,6 +241,42 @@ OWN: list[Refusal] = [
     (E, "__torch_dispatch__ returned no number", lambda: wraps(tn, (), answer="x").item()),
     (AttributeError, "a part cannot be deleted", lambda: delattr(w * 1j, "real")),
     (AttributeError, "a part cannot be deleted", lambda: delattr(w * 1j, "imag")),
+    (V, "add: the output's memory is read-only", lambda: tn.add(w[0], 1, out=frozen())),
+    (V, "add: the output's memory is read-only", lambda: frozen().add_(1)),
+    (V, "diag_embed: the offset 4611686018427387904 is too large",
+     lambda: tn.diag_embed(w, 2**62)),
+    (R, "expand: the size -2 of dimension 0 is negative", lambda: tn.ones(1, 3).expand(-2, 3)),
+    (R, "conv2d: expected a 4-dimensional weight, but got 3 dimensions",
+     lambda: F.conv2d(tn.ones(1, 3, 4, 4), tn.ones(2, 3, 2))),
+    (R, "padding='same': dilation 4611686018427387904 is too large",
+     lambda: F.conv1d(tn.ones(1, 1, 4), tn.ones(1, 1, 3), padding="same", dilation=2**62)),
+    (R, "mixed dtype: expected weight of dtype Float, but got Half",
+     lambda: F.batch_norm(w, *(tn.ones(3, dtype=d) for d in
+                               (tn.float32, tn.float32, tn.float16, tn.float32)))),
+    (R, "mixed dtype: expected weight of dtype BFloat16, but got Half",
+     lambda: F.group_norm(tn.ones(2, 4, dtype=tn.bfloat16), 2, tn.ones(4, dtype=tn.float16))),
+    (BufferError, "the tensor requires a gradient; use tensor.detach()",
+     lambda: memoryview(tn.ones(2, requires_grad=True))),
+    (E, "roots must be Tensors, not <class 'int'>", lambda: tn.autograd.backward([3])),
+    (R, "got 1 tensors and 2 gradients",
+     lambda: tn.autograd.backward([tn.ones(2, requires_grad=True)], [w[0, :2]] * 2)),
+    (E, "queue_callback takes a callable, not int",
+     lambda: tn.autograd.Variable._execution_engine.queue_callback(3)),
+    (E, "increment_version takes Tensors, not int",
+     lambda: tn.autograd.graph.increment_version([3])),
+    (E, "type_as() takes a Tensor, not int", lambda: w.type_as(3)),
+    (E, "is_set_to() takes a Tensor, not int", lambda: w.is_set_to(3)),
+    (E, "to(): argument 'memory_format' must be memory_format, not int",
+     lambda: w.to(memory_format=3)),
+    (R, "lstm: Expected params[0] to have shape [8, 3], got [8, 4]",
+     lambda: lstm(tn.ones(1, 1, 2), tn.ones(8, 4), tn.ones(8, 2))),
+    (R, "lstm: Expected 2 params, got 1", lambda: lstm(tn.ones(1, 1, 2), tn.ones(8, 3))),
+    (R, "lstm: Expected hx[0] of size (1, 1, ...), got [2, 1, 2]",
+     lambda: lstm(tn.ones(2, 1, 2), tn.ones(8, 3), tn.ones(8, 2))),
+    (R, "rnn_tanh_cell: Expected w_ih to have 2 rows, got 4",
+     lambda: tn.rnn_tanh_cell(tn.ones(1, 3), tn.ones(1, 2), tn.ones(4, 3), tn.ones(2, 2))),
+    (tn.linalg.LinAlgError, "torch.linalg.ldl_factor: The diagonal element 1 of D is zero",
+     lambda: tn.linalg.ldl_factor(tn.zeros(2, 2))),
 ]  # fmt: skip
 UNFIT: list[Refusal] = [
     (R, f"sparse tensor: {what} do not fit size", lambda of=of: parts(*of))
@@ -185,6 +313,11 @@ def test_parts_that_fit_are_taken() -> None:
 @pytest.mark.parametrize("name", SHARED)
 def test_refused_with_words_and_pytorchs_class(name: str) -> None:
     check_beside(*SHARED[name])
+
+
+@pytest.mark.parametrize("words", OF_OPERATORS)
+def test_operators_refuse_with_words_and_pytorchs_class(words: str) -> None:
+    check_beside(words, OF_OPERATORS[words])
 
 
 @pytest.mark.parametrize("name", CASES)
