@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import stored
 import tenon as tn
+from refusals import check_beside
 from tenon import nn
 from tenon.ao import quantization as tq
 from tenon.ao.nn import quantized
+from tenon.ao.nn.quantized import dynamic
 
 X = tn.tensor([[0.0, 0.4, 1.1, 2.55], [-2.55, -1.3, 0.3, 1.0]])
 
@@ -187,3 +191,206 @@ def test_the_older_name_has_the_same_modules() -> None:
     older = importlib.import_module("tenon.quantization.quantize_fx")
     newer = importlib.import_module("tenon.ao.quantization.quantize_fx")
     assert all(getattr(older, key) is getattr(newer, key) for key in newer.__all__)
+
+
+# ---- Beside PyTorch ------------------------------------------------------------------------------
+
+
+def room(lib: Any, *names: str) -> Any:
+    return importlib.import_module(".".join([lib.__name__, "ao", *names]))
+
+
+def values(lib: Any, *shape: int) -> Any:
+    count = int(np.prod(shape))
+    return ((lib.arange(count) * 37 % 23).float() / 7 - 1.5).reshape(shape)
+
+
+def text(lib: Any, thing: Any) -> str:
+    return str(thing).replace("torch.", "lib.").replace("tenon.", "lib.")
+
+
+def test_functions_whose_results_are_observed() -> None:
+    def run(lib: Any) -> list[Any]:
+        found, x, y = [], values(lib, 2, 3), values(lib, 2, 3) * 2 + 0.25
+        for name, args in (
+            ("add", (x, y)), ("add_scalar", (x, 3.0)), ("mul", (x, y)), ("mul_scalar", (x, 3.0)),
+            ("cat", ([x, y], 1)), ("cat", ([x, y],)), ("add_relu", (x, y)), ("matmul", (x, y.t())),
+        ):  # fmt: skip
+            functional = room(lib, "nn", "quantized").FloatFunctional()
+            seen = room(lib, "quantization").MinMaxObserver()
+            functional.activation_post_process = seen
+            result = getattr(functional, name)(*args)
+            found.append([name, result, seen.min_val, seen.max_val])
+        return found
+
+    stored.same(run(tn), stored.of_torch(run))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["MinMaxObserver", "MovingAverageMinMaxObserver", "PerChannelMinMaxObserver",
+     "MovingAveragePerChannelMinMaxObserver", "FixedQParamsObserver"],
+)  # fmt: skip
+def test_observers_see_and_forget_as_pytorchs(kind: str) -> None:
+    def run(lib: Any) -> list[Any]:
+        given = (0.5, 3) if kind.startswith("Fixed") else ()
+        seen, found = getattr(room(lib, "quantization"), kind)(*given), []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for x in (lib.ones(0, 3), values(lib, 2, 3), values(lib, 2, 3) * 3, lib.ones(0)):
+                found.append(seen(x).shape == x.shape)
+                found += list(seen.calculate_qparams())
+            if given:
+                return [*found, seen.quant_min, seen.quant_max, text(lib, seen.qscheme)]
+            if "PerChannel" in kind:
+                found += [seen.min_val, seen.max_val]
+            else:
+                found.append(text(lib, seen))
+            seen.reset_min_max_vals()
+            return [*found, *seen.calculate_qparams()]
+
+    stored.same(run(tn), stored.of_torch(run))
+
+
+def test_histograms_forget_and_see_nothing() -> None:
+    seen, fresh = tq.HistogramObserver(bins=8), tq.HistogramObserver(bins=8)
+    assert [v.tolist() for v in seen.calculate_qparams()] == [[1.0], [0]]
+    assert seen(tn.ones(0, 2)).shape == (0, 2) and not seen.seen
+    seen(tn.tensor([-1.0, 3.0, 3.0]))
+    assert seen.seen and seen.histogram.tolist() == [1.0, *[0.0] * 6, 2.0]
+    seen.reset_min_max_vals()
+    for name, value in fresh.state_dict().items():
+        assert tn.equal(seen.state_dict()[name], value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = repr(tq.PerChannelMinMaxObserver())
+    assert text == "PerChannelMinMaxObserver(min_val=inf, max_val=-inf)"
+
+
+def test_ends_in_the_wrong_order_are_refused() -> None:
+    def ask(lib: Any) -> Any:
+        seen = room(lib, "quantization").MinMaxObserver()
+        return seen._calculate_qparams(lib.tensor(2.0), lib.tensor(1.0))
+
+    check_beside("should be less than max", ask)
+    with pytest.raises(ValueError, match="an observer's dtype is one of qint8, quint8, got"):
+        tq.MinMaxObserver(dtype=tn.float32)
+    for base in (tq.ObserverBase, tq.UniformQuantizationObserverBase):
+        name = "calculate_qparams" if base is tq.ObserverBase else "reset_min_max_vals"
+        with pytest.raises(NotImplementedError):
+            getattr(base(tn.quint8), name)()
+
+
+@pytest.mark.parametrize("backend", ["x86", "fbgemm", "qnnpack", "onednn"])
+@pytest.mark.parametrize("version", [0, 1])
+def test_settings_of_training_are_pytorchs(backend: str, version: int) -> None:
+    def run(lib: Any) -> list[Any]:
+        config = room(lib, "quantization").get_default_qat_qconfig(backend, version)
+        found = []
+        for make in config:
+            fake = make()
+            found += [type(fake).__name__, text(lib, fake.extra_repr())]
+            fake(values(lib, 4, 3) * 2)
+            found += [fake.scale, fake.zero_point, fake.quant_min, fake.quant_max]
+        return found
+
+    stored.same(run(tn), stored.of_torch(run))
+
+
+def trained(lib: Any, layers: Callable[[Any], list[Any]], *shape: int, joined: Any = None) -> Any:
+    """Results of a model that is trained on grids, and the gradient of its first weight."""
+    model = lib.nn.Sequential(*layers(lib))
+    for p in model.parameters():
+        p.data.copy_(values(lib, *p.shape) / 3)
+    quantization = room(lib, "quantization")
+    if joined:
+        model = quantization.fuse_modules_qat(model.train(), joined)
+    model.qconfig = quantization.QConfig(
+        quantization.default_fake_quant, quantization.default_weight_fake_quant)  # fmt: skip
+    model = quantization.prepare_qat(model.train())
+    result = model(values(lib, *shape))
+    result.square().sum().backward()
+    first = next(p for p in model.parameters() if p.dim() > 1)
+    return [result, first.grad, [type(m).__name__ for m in model.children()]]
+
+
+LAYERS: dict[str, tuple[Any, ...]] = {
+    "images": (
+        lambda t: [t.nn.Conv2d(2, 4, 3, 2, 1, groups=2, padding_mode="reflect")], 2, 2, 5, 5),
+    "linear": (lambda t: [t.nn.Linear(3, 2), t.nn.Linear(2, 4)], 5, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("relu", [False, True])
+def test_layers_that_are_trained_on_grids(name: str, relu: bool) -> None:
+    layers, *shape = LAYERS[name]
+
+    def run(lib: Any) -> Any:
+        made = (lambda t: [layers(t)[0], t.nn.ReLU()]) if relu else layers
+        return trained(lib, made, *shape, joined=[["0", "1"]] if relu else None)
+
+    stored.same(run(tn), stored.of_torch(run), rtol=1e-5, atol=1e-6)
+
+
+def test_a_model_is_trained_and_converted_at_once() -> None:
+    tn.manual_seed(0)
+    model = nn.Sequential(tq.QuantStub(), nn.Linear(4, 3), tq.DeQuantStub())
+    model.qconfig = tq.get_default_qat_qconfig("x86")
+    seen: list[Any] = []
+
+    def run(net: nn.Module, x: tn.Tensor, count: int) -> None:
+        for _ in range(count):
+            net(x)
+        seen.append((net, net.training))
+
+    x = tn.randn(16, 4)
+    made = tq.quantize_qat(model.train(), run, (x, 3))
+    assert seen[0][1] and type(made[1]) is quantized.Linear and not made.training
+    assert type(model[1]) is nn.Linear and seen[0][0] is not model
+    assert np.abs((made(x) - model(x)).detach().numpy()).max() < 0.1
+    assert tq.quantize_qat(model, run, (x, 1), inplace=True) is model
+    assert type(model[1]) is quantized.Linear
+
+
+def test_leaves_with_a_setting_are_wrapped() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), tq.QuantStub()))
+    model[0].qconfig = model[1][0].qconfig = model[1][1].qconfig = tq.default_qconfig
+    made = tq.add_quant_dequant(model)
+    assert made is model and type(model[0]) is tq.QuantWrapper
+    assert type(model[1][0]) is tq.QuantWrapper and type(model[1][1]) is tq.QuantStub
+    wrapped = model[0]
+    assert wrapped.quant.qconfig is wrapped.dequant.qconfig is tq.default_qconfig
+    alone = tq.add_quant_dequant(nn.Linear(2, 2))
+    assert type(alone) is nn.Linear
+    with pytest.raises(ValueError, match="put it into a QuantWrapper"):
+        tq.prepare(nn.Linear(2, 2))
+
+
+def test_settings_by_order_are_written_as_pytorchs() -> None:
+    def run(lib: Any) -> list[Any]:
+        mapping = room(lib, "quantization").QConfigMapping()
+        same = mapping.set_module_name_object_type_order("a.b", lib.nn.ReLU, 2, None)
+        return [same is mapping, text(lib, mapping.to_dict()["module_name_object_type_order"])]
+
+    stored.same(run(tn), stored.of_torch(run))
+
+
+def test_what_layers_of_whole_numbers_say_of_themselves() -> None:
+    layer = nn.Linear(4, 2)
+    half, byte = dynamic.HalfLinear(layer), dynamic.Int8WeightLinear(layer)
+    four = dynamic.Int4WeightLinear(layer, 2)
+    assert repr(half) == (
+        "DynamicQuantizedLinear(in_features=4, out_features=2, dtype=torch.float16)")  # fmt: skip
+    assert tn.equal(half.bias(), layer.bias)
+    assert byte.extra_repr() == "in_features=4, out_features=2, int8 weight"
+    assert four.extra_repr() == "in_features=4, out_features=2, group_size=2, int4 weight"
+    grid = quantized.QFunctional()
+    grid.scale, grid.zero_point = 0.5, 3
+    assert repr(grid).startswith("QFunctional(\n  scale=0.5, zero_point=3\n")
+    assert grid.add(tn.tensor([0.3]), tn.tensor([0.4])).tolist() == [0.5]
+    assert grid.mul(tn.tensor([100.0]), tn.tensor([-4.0])).tolist() == [-1.5]
+    stub = tq.QuantStub(tq.default_qconfig)
+    assert stub.qconfig is tq.default_qconfig and not hasattr(tq.QuantStub(), "qconfig")
+    text_of = quantized.Quantize(0.5, 3, tn.quint8).extra_repr()
+    assert text_of == "scale=tensor([0.5000]), zero_point=tensor([3]), dtype=torch.quint8"

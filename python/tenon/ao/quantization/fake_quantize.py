@@ -18,10 +18,12 @@ from tenon.nn import Module
 class FakeQuantizeBase(Module):
     """Two switches: whether values are observed, whether they are laid on the grid."""
 
+    _switch = tenon.uint8
+
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("fake_quant_enabled", tenon.tensor([1], dtype=tenon.uint8))
-        self.register_buffer("observer_enabled", tenon.tensor([1], dtype=tenon.uint8))
+        self.register_buffer("fake_quant_enabled", tenon.tensor([1], dtype=self._switch))
+        self.register_buffer("observer_enabled", tenon.tensor([1], dtype=self._switch))
 
     def enable_fake_quant(self, enabled: bool = True) -> None:
         self.fake_quant_enabled[0] = 1 if enabled else 0
@@ -68,7 +70,8 @@ class FakeQuantize(FakeQuantizeBase):
     def forward(self, X: Tensor) -> Tensor:
         if self.observer_enabled[0] == 1:
             self.activation_post_process(X.detach())
-            self.scale, self.zero_point = self._laid()
+            self.scale, zero_point = self._laid()
+            self.zero_point = zero_point.to(tenon.int32)
         if self.fake_quant_enabled[0] != 1:
             return X
         if self.is_per_channel:
@@ -91,6 +94,8 @@ class FakeQuantize(FakeQuantizeBase):
 class FusedMovingAvgObsFakeQuantize(FakeQuantize):
     """FakeQuantize over averages, whose grid has the whole range on one side where values do."""
 
+    _switch = tenon.int64
+
     def _laid(self) -> tuple[Tensor, Tensor]:
         seen = self.activation_post_process
         if not seen.seen:
@@ -109,7 +114,7 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         nearer = abs(least) - (low / scale).abs() < abs(most) - (high / scale).abs()
         zero = tenon.where(nearer, from_low, from_high)
         zero = tenon.where(around, (least + most) / 2, zero).round().clamp(least, most)
-        return scale.float(), zero.to(tenon.int32)
+        return scale.float(), zero
 
     def extra_repr(self) -> str:
         seen = self.activation_post_process
