@@ -212,12 +212,22 @@ static void layers_run_by_priority(void **state) {
 static void layers_are_checked_and_counted(void **state) {
     const tn_layer nameless = {.call = note}, empty = {.name = "empty"};
     const tn_layer good = {.name = "good", .call = note, .ctx = "g"};
+    char longest[49] = "";
+    const tn_layer blank = {.name = "", .call = note}, full_name = {.name = longest, .call = note};
     int32_t id = -7;
     tn_status st = TN_OK;
     (void)state;
-    assert_int_equal(tn_layer_register(&nameless, &id), TN_E_VALUE);
-    assert_int_equal(tn_layer_register(&empty, &id), TN_E_VALUE);
+    memset(longest, 'n', 48);
+    const tn_layer *const wrong[] = {NULL, &nameless, &empty, &blank, &full_name};
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(tn_layer_register(wrong[i], &id), TN_E_VALUE);
+        assert_non_null(strstr(tn_error_last()->message,
+                               "a layer needs a function and a name of 1 to 47 characters"));
+    }
     assert_int_equal(id, -7);
+    longest[47] = '\0';
+    assert_int_equal(tn_layer_register(&full_name, &id), TN_OK);
+    assert_true(id >= 0);
     assert_int_equal(tn_layer_enable(-1, 1), 0);
     assert_int_equal(tn_layer_enable(999, 1), 0);
     for (int i = 0; i < 100 && st == TN_OK; i++) st = tn_layer_register(&good, &id);
