@@ -263,6 +263,8 @@ def check_in_place() -> None:
         dropped = F.dropout(d, 0.4)
         torch.manual_seed(4)
         close(dropped.full_tensor(), F.dropout(d.full_tensor(), 0.4), "dropout")
+        assert torch.equal(torch.dropout(d, 0.4, train=False).full_tensor(), d.full_tensor())
+        assert (torch.dropout(d, 1.0, train=True).full_tensor() == 0).all()
 
 
 def check_written() -> None:
@@ -279,6 +281,20 @@ def check_written() -> None:
         form(want, index)
         assert form(d, distribute_tensor(index, MESH)) is d and d.placements == q
         close(d.full_tensor(), want, f"{name} of {q}")
+    for q, o in itertools.product(layouts(2), layouts(2)):
+        d, out = (
+            distribute_tensor(numbers(4, 3), MESH, q),
+            distribute_tensor(numbers(4, 3), MESH, o),
+        )
+        assert torch.add(d, 3, out=out) is out and out.placements == o
+        close(out.full_tensor(), numbers(4, 3) + 3, f"add of {q} into {o}")
+    most = torch.zeros(4).double(), torch.zeros(4, dtype=torch.int64)
+    most = tuple(distribute_tensor(t, MESH, [Shard(0)] * MESH.ndim) for t in most)
+    got = torch.max(d, 1, out=most)
+    assert got.values is most[0] and got.indices is most[1]
+    for have, want in zip(most, numbers(4, 3).max(1)):
+        close(have.full_tensor(), want, "max into two tensors")
+    expect(RuntimeError, "a DTensor cannot be resized", lambda: torch.add(d, 1, out=most[0]))
     turned = {
         "squeeze_": lambda x: x.squeeze_(), "unsqueeze_": lambda x: x.unsqueeze_(-1),
         "transpose_": lambda x: x.transpose_(0, -1), "squeeze_(1)": lambda x: x.squeeze_(1),
@@ -430,6 +446,9 @@ def check_rules_of_programs() -> None:
     counts = comm.get_comm_counts()
     assert counts[c10d.all_gather_into_tensor] == MESH.ndim
     assert counts[c10d.all_reduce] == MESH.ndim + 1 and counts[c10d.reduce_scatter_tensor] == 0
+    writing = torch.ops.c10d  # PyTorch's names of what a program calls itself
+    assert counts[writing._allgather_base_] == MESH.ndim and counts[writing.broadcast_] == 0
+    assert counts[writing.allreduce_] == MESH.ndim + 1 and counts["another"] == 0
     before = comm.get_total_counts()
     cut.full_tensor()
     assert comm.get_total_counts() == before == 2 * MESH.ndim + 1
@@ -444,6 +463,15 @@ def check_layouts() -> None:
         close(moved.full_tensor(), whole, f"{p} to {q}")
         want = distribute_tensor(whole, MESH, q).to_local()
         close(moved.to_local(), want, f"part of {p} to {q}")
+    for dim, size in itertools.product((0, 1), (1, 2, 3, 5)):
+        parts, padding = Shard(dim)._split_tensor(whole, size)
+        assert {p.shape[dim] for p in parts} == {-(-whole.shape[dim] // size)}
+        pieces, none = Shard(dim)._split_tensor(whole, size, with_padding=False, contiguous=False)
+        close(torch.cat(pieces, dim), whole, "parts")
+        assert none == [] and all(p._base is not None or p.numel() == 0 for p in pieces)
+        for part, piece, rows in zip(parts, pieces, padding, strict=True):
+            close(part.narrow(dim, 0, part.shape[dim] - rows), piece, "a padded part")
+            assert not part.narrow(dim, part.shape[dim] - rows, rows).any()
     leaf = torch.full((3, 2), RANK + 1.0, dtype=torch.float64, requires_grad=True)
     terms = DTensor.from_local(leaf, MESH, [Partial()] * MESH.ndim)
     total = terms.redistribute(placements=[Shard(0), *[Replicate()] * (MESH.ndim - 1)])

@@ -541,6 +541,41 @@ def check_looks_of_units() -> None:
     close(cut.state_dict()["layers.1.down.weight"], plain.layers[1].down.weight)
 
 
+def check_what_a_loss_leaves_out() -> None:
+    """Units whose outputs no loss has used are let go of after backward, too: what steps have
+    changed is seen in the next pass."""
+
+    class Two(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.a(x), self.b(x)
+
+    for reshards in (True, False):
+        torch.manual_seed(4)
+        cut = Two().double()
+        alone = copy.deepcopy(cut)
+        fully_shard(cut.a, reshard_after_forward=reshards)
+        fully_shard(cut.b, reshard_after_forward=reshards)
+        fully_shard(cut, reshard_after_forward=reshards)
+        steps = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (cut, alone)]
+        x = torch.linspace(-1, 1, 6).view(2, 3).double()
+        for i in range(4):
+            losses = []
+            for model, step in zip((cut, alone), steps):
+                a, b = model(x)
+                losses.append((a * b).sum() if i % 2 == 0 else a.sum())
+                losses[-1].backward()
+                step.step()
+                step.zero_grad(set_to_none=False)
+            close(*losses)
+            assert all(isinstance(p, DTensor) for p in cut.parameters())
+            for p, q in zip(cut.parameters(), alone.parameters(), strict=True):
+                close(p.full_tensor(), q)
+
+
 def check_gradient_scaler() -> None:
     """An overflow on one rank alone is one for all: no rank steps."""
     from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
@@ -577,6 +612,14 @@ def check_mistakes() -> None:
     expect(ValueError, "scalar parameters", lambda: fully_shard(scalar))
     model = fully_shard(torch.nn.Linear(2, 2))
     expect(AssertionError, "only be applied to a module once", lambda: fully_shard(model))
+    expect(AssertionError, "FSDP does not support deepcopy", lambda: copy.deepcopy(model))
+    assert fully_shard.state(model) is not fully_shard.state(fully_shard(torch.nn.Linear(2, 2)))
+    assert fully_shard.state(torch.nn.Linear(2, 2)) is None
+    for several in (torch.nn.ModuleList([model]), torch.nn.ModuleDict({"a": model})):
+        expect(ValueError, "containers that do not implement forward",
+               lambda m=several: fully_shard(m))  # fmt: skip
+    line = fully_shard(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh()))
+    assert isinstance(line, FSDPModule) and type(line[:1]) is torch.nn.Sequential
     expect(ValueError, "requires explicit specification",
            lambda: FSDP(net(), sharding_strategy=ShardingStrategy.HYBRID_SHARD))  # fmt: skip
     hybrid = {"sharding_strategy": ShardingStrategy.HYBRID_SHARD}
@@ -656,6 +699,17 @@ def check_modules_on_meta() -> None:
 
     with torch.device("meta"):
         parts = [torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)) for _ in "ab"]
+    with torch.device("meta"):
+        layers = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+    for part in (layers[0], layers):
+        fully_shard(part)
+    layers.to_empty(device="cpu")
+    for p in layers.parameters():
+        torch.nn.init.constant_(p, 0.5)
+    out = layers(torch.ones(1, 3))
+    assert (out == 4.5).all() and not layers[0].weight.is_meta, out
+    out.sum().backward()
+    close(layers[0].weight.grad.full_tensor(), torch.ones(4, 3))
     policy = ModuleWrapPolicy({torch.nn.Linear})
     for module, init in zip(parts, (fill, None)):
         torch.manual_seed(RANK)

@@ -2,6 +2,7 @@
 of a program's own that takes part. `test_training.py` starts it: ENGINE."""
 
 import sys
+from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
@@ -114,6 +115,38 @@ except ValueError as err:
     assert "at least one joinable" in str(err)
 else:
     raise AssertionError
+
+
+class Counted(torch.nn.Module):
+    """A layer that counts what it has seen, each rank in steps of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen += RANK + 1
+        return self.layer(x).sum()
+
+
+# Buffers are shared in front of a pass that comes after one whose gradients were exchanged.
+ddp, mine, x = DistributedDataParallel(Counted()), RANK + 1, torch.ones(3, 2)
+seen = []
+for exchanges, learns in ((1, 1), (0, 1), (1, 1), (1, 0), (1, 0), (1, 1), (1, 1)):
+    with torch.set_grad_enabled(bool(learns)), nullcontext() if exchanges else ddp.no_sync():
+        out = ddp(x)
+    if learns:
+        out.backward()
+    seen.append(int(ddp.module.seen))
+first = [mine, 1 + mine, 1 + 2 * mine, 3 + mine, 3 + 2 * mine, 3 + 3 * mine, 6 + mine]
+assert seen == first, (seen, first)
+# Inside join() they are those of the last rank that still has inputs.
+ddp = DistributedDataParallel(Counted())
+with ddp.join():
+    for _ in range(2 if RANK else 1):
+        ddp(x).backward()
+assert ddp.module.seen == SIZE + SIZE if RANK else 2 * SIZE, ddp.module.seen
 dist.barrier()
 dist.destroy_process_group()
 print("ok\n", end="")

@@ -138,6 +138,23 @@ def check_models_that_are_cut() -> None:
     F.mse_loss(want, y).backward()
     if RANK == SIZE - 1:
         np.testing.assert_allclose(out.numpy(), want.detach().numpy(), 1e-12)
+    (again,) = pipe(x)
+    np.testing.assert_allclose(again.detach().numpy(), want.detach().numpy(), 1e-12)
+
+    class Shifted(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(5, 5).double() for _ in range(2))
+
+        def forward(self, x, y=torch.zeros(2, 5).double()):  # noqa: B008 - a default that is data
+            return self.layers[1](self.layers[0](x) + y)
+
+    shifted = Shifted()
+    for given in ({"y": x[2:4]}, {}):
+        cut = pipeline(shifted, (x[:2],), given, {"layers.1": SplitPoint.BEGINNING})
+        (got,) = cut(x[:2], **given)
+        want_of = shifted(x[:2], **given)
+        np.testing.assert_allclose(got.detach().numpy(), want_of.detach().numpy(), 1e-12)
     whole = dict(alone.named_parameters())
     names = [n for n, _ in stage.submod.named_parameters()]
     assert names and ("scale" in names) == (RANK == SIZE - 1)

@@ -10,10 +10,12 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from expected import expect
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.algorithms.model_averaging.hierarchical_model_averager import (
     HierarchicalModelAverager,
 )
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
@@ -185,6 +187,15 @@ def check_functional_collectives() -> None:
     (funcol.reduce_scatter_tensor_autograd(leaf, "sum", 0, group) * (RANK + 1)).sum().backward()
     close(leaf.grad, torch.tensor([1.0, 2.0])[:, None].expand(2, 3))
     close(funcol.permute_tensor(x, [1, 0], group), everyone[1 - RANK])
+    found = (
+        funcol.all_gather_tensor(x, 0, group), funcol.broadcast(x, 0, group),
+        funcol.all_reduce(x, "sum", group), funcol.reduce_scatter_tensor(x, "sum", 0, group),
+        funcol.all_to_all_single(x, None, None, group),
+    )  # fmt: skip
+    for got in found:
+        assert isinstance(got, funcol.AsyncCollectiveTensor) and got.completed
+        assert type(got.wait()) is type(got + 1) is type(got.elem) is torch.Tensor
+        assert type(funcol.wait_tensor(got)) is torch.Tensor
     close(funcol.wait_tensor(funcol.broadcast(x, 1, group)), everyone[1])
     ops, name = torch.ops._c10d_functional, group.group_name
     close(ops.all_gather_into_tensor(x, SIZE, name), torch.cat(everyone))
@@ -198,6 +209,58 @@ def check_functional_collectives() -> None:
     (got,), work = torch.ops.c10d.scatter_([torch.empty(1, 3)], parts, group, 1)
     work.wait()
     close(got, everyone[RANK][:1])
+
+
+def check_replicated_in_place() -> None:
+    """`replicate` averages as DistributedDataParallel does; `checkpoint` changes no number."""
+    from torch.distributed._composable import checkpoint, fully_shard, replicate
+
+    torch.manual_seed(RANK)  # rank 0 decides
+    layers = torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)
+    cut = torch.nn.Sequential(*layers).double()
+    assert replicate.state(cut) is None
+    runs = []
+    hook = cut[0].register_forward_hook(lambda *a: runs.append(1))
+    assert replicate(checkpoint(cut), ignored_modules=[cut[2]]) is cut
+    assert type(cut).__name__ == "DDPSequential" and replicate.state(cut) is not None
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(RANK)).double()
+    cut.set_requires_gradient_sync(False)
+    cut(x).sum().backward()
+    hook.remove()
+    assert len(runs) == 2
+    alone = copy.deepcopy(list(cut.children()))
+    parts = [None] * SIZE
+    dist.all_gather_object(parts, [m.state_dict() for m in alone])
+    close(parts[0][0]["weight"], parts[1][0]["weight"])
+    assert not torch.equal(parts[0][2]["weight"], parts[1][2]["weight"])
+    first = [p.grad.clone() for p in cut.parameters()]
+    cut.set_requires_gradient_sync(True)
+    cut(x).sum().backward()
+    dist.all_gather_object(parts, first)
+    for i, p in enumerate(cut.parameters()):
+        want = (parts[0][i] + parts[1][i]) if i < 2 else 2 * first[i]  # twice the same gradient
+        close(p.grad, want)
+    seen = []
+    other = replicate(torch.nn.Linear(3, 2))
+    other.register_comm_hook(seen, lambda state, bucket: (state.append(1), _future(bucket))[1])
+    other(torch.ones(1, 3)).sum().backward()
+    assert seen == [1]
+    text = "can only be applied to a module once"
+    expect(AssertionError, text, lambda: replicate(cut))
+    expect(AssertionError, text, lambda: checkpoint(cut))
+    expect(AssertionError, "DDP does not support deepcopy", lambda: copy.deepcopy(cut))
+    expect(NotImplementedError, "use_reentrant=True", lambda: checkpoint(other, use_reentrant=True))
+    sharded = fully_shard(torch.nn.Linear(2, 2))
+    expect(RuntimeError, "already managed by `fully_shard`", lambda: replicate(sharded))
+    mesh = init_device_mesh("cpu", (1, SIZE))
+    plain = torch.nn.Linear(2, 2)
+    expect(RuntimeError, "of one dimension", lambda: replicate(plain, device_mesh=mesh))
+
+
+def _future(bucket: dist.GradBucket) -> torch.futures.Future:
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
 
 
 if __name__ == "__main__":

@@ -21,9 +21,26 @@ __all__ = [
 
 
 class AsyncCollectiveTensor(Tensor):
-    """A tensor that has not come yet. None is: what is returned here has come."""
+    """What a collective returns: `wait` gives the plain tensor, and so does every operator. All
+    have come when they are returned."""
 
     __torch_function__ = tenon._C._disabled_torch_function_impl
+    completed = True
+
+    @property
+    def elem(self) -> Tensor:
+        """The plain tensor."""
+        return self.as_subclass(Tensor)
+
+    def wait(self) -> Tensor:
+        """The plain tensor."""
+        return self.elem
+
+    trigger_wait = wait
+
+
+def _came(tensor: Tensor) -> Tensor:
+    return tensor.as_subclass(AsyncCollectiveTensor)
 
 
 def _members(group: Any) -> ProcessGroup:
@@ -56,12 +73,12 @@ def _op(reduce_op: Any) -> ReduceOp:
 
 def wait_tensor(tensor: Tensor) -> Tensor:
     """The tensor, which has come."""
-    return tensor
+    return tensor.elem if isinstance(tensor, AsyncCollectiveTensor) else tensor
 
 
 def all_reduce(self: Tensor, reduceOp: Any, group: Any, tag: str = "") -> Tensor:  # noqa: N803
     """The reduction over all processes."""
-    return differentiable.all_reduce(self, _op(reduceOp), _members(group))
+    return _came(differentiable.all_reduce(self, _op(reduceOp), _members(group)))
 
 
 def all_reduce_coalesced(
@@ -76,14 +93,13 @@ def all_reduce_coalesced(
 
 def broadcast(self: Tensor, src: int, group: Any, tag: str = "") -> Tensor:
     """The tensor of process src of the default group."""
-    return differentiable.broadcast(self, src, _members(group))
+    return _came(differentiable.broadcast(self, src, _members(group)))
 
 
 def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
     """The tensors of all processes, one after the other along a dimension."""
-    return tenon.cat(
-        list(differentiable.all_gather(self.contiguous(), _members(group))), gather_dim
-    )
+    everyone = differentiable.all_gather(self.contiguous(), _members(group))
+    return _came(tenon.cat(list(everyone), gather_dim))
 
 
 def reduce_scatter_tensor(
@@ -105,12 +121,12 @@ def reduce_scatter_tensor(
         whole = self.movedim(scatter_dim, 0).contiguous()
         part = whole.new_empty((size // members.size(), *whole.shape[1:]))
         distributed.reduce_scatter_tensor(part, whole, op, members)
-        return part.movedim(0, scatter_dim)
+        return _came(part.movedim(0, scatter_dim))
     parts = [p.contiguous() for p in self.chunk(members.size(), scatter_dim)]
     summed = differentiable.reduce_scatter(parts[members.rank()], parts, ReduceOp.SUM, members)
     if op not in (ReduceOp.SUM, ReduceOp.AVG):
         raise NotImplementedError(f"reduce_scatter_tensor: {op} has no gradient")
-    return summed / members.size() if op is ReduceOp.AVG else summed
+    return _came(summed / members.size() if op is ReduceOp.AVG else summed)
 
 
 def all_gather_into_tensor_coalesced(
@@ -144,9 +160,10 @@ def all_to_all_single(
     """Part i for process i; what came."""
     rows = self.shape[0] if output_split_sizes is None else sum(output_split_sizes)
     like = self.detach().new_empty((rows, *self.shape[1:]))
-    return differentiable.all_to_all_single(
+    received = differentiable.all_to_all_single(
         like, self, output_split_sizes, input_split_sizes, _members(group)
     )
+    return _came(received)
 
 
 def permute_tensor(self: Tensor, src_dst: Sequence[int], group: Any, tag: str = "") -> Tensor:

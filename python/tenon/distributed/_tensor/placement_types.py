@@ -1,5 +1,12 @@
 """The earlier name of torch.distributed.tensor.placement_types."""
 
-from tenon.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from tenon.distributed.tensor.placement_types import (
+    Partial,
+    Placement,
+    Replicate,
+    Shard,
+    _Partial,
+    _StridedShard,
+)
 
-__all__ = ["Partial", "Placement", "Replicate", "Shard"]
+__all__ = ["Partial", "Placement", "Replicate", "Shard", "_Partial", "_StridedShard"]

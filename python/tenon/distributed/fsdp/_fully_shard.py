@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import tenon
 from tenon import distributed
+from tenon.autograd import Variable
 from tenon.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tenon.distributed.fsdp import _ahead, _unit
 from tenon.distributed.fsdp._unit import Groups, Piece, Precision, Unit
@@ -16,6 +17,7 @@ from tenon.distributed.fsdp.api import CPUOffloadPolicy, MixedPrecisionPolicy, O
 from tenon.distributed.tensor._api import DParameter, DTensor, leaf, make
 from tenon.distributed.tensor._redistribute import Spec, normal
 from tenon.distributed.tensor.placement_types import Replicate, Shard, _StridedShard
+from tenon.nn.modules.container import ModuleDict, ModuleList
 from tenon.nn.modules.module import Module
 from tenon.nn.parallel.distributed import _find_tensors
 from tenon.nn.parameter import Parameter
@@ -37,6 +39,7 @@ class _State:
         self.waiting: set[int] = set()  # those that are still to run in this forward
         self.wholes: list[Any] | None = None
         self.reshards_after_backward = True
+        self.ending = False  # the backward pass that goes on will call `_end_pass`
         self.depth = 0
 
     def show(self, wholes: list[Any]) -> None:
@@ -172,8 +175,10 @@ def _run(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         state.hide()
     if state.policy.cast_forward_inputs and state.policy.param_dtype is not None:
         args, kwargs = _unit.cast((args, kwargs), state.policy.param_dtype)
-    if state.depth or not state.owned or (state.wholes is not None and not state.reshards):
+    if state.depth:
         return _cast_output(state, call(*args, **kwargs))
+    if not state.owned or (state.wholes is not None and not state.reshards):
+        return _watched(module, _cast_output(state, call(*args, **kwargs)), False)
     keep = state.wholes is not None and not state.waiting  # by unshard()
     if state.wholes is None:
         state.show(state.unit.unshard())
@@ -189,11 +194,33 @@ def _run(module: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         state.depth -= 1
         if not state.waiting and (state.reshards or not tenon.is_grad_enabled()):
             state.hide()
-    output = _cast_output(state, output)
+    return _watched(module, _cast_output(state, output), True)
+
+
+def _watched(module: FSDPModule, output: Any, shows: bool) -> Any:
+    """The output of a module, whose gradient begins its backward pass. shows: the pass finds whole
+    parameters."""
+    state = module._fsdp_state
+
+    def begin(grad: Any) -> None:
+        if not state.ending:
+            state.ending = True
+            Variable._execution_engine.queue_callback(functools.partial(_end_pass, module))
+        if shows:
+            state.show_for_backward()
+
     for t in _find_tensors(output):
         if t.requires_grad and tenon.is_grad_enabled():
-            t.register_hook(lambda grad: state.show_for_backward())
+            t.register_hook(begin)
     return output
+
+
+def _end_pass(module: FSDPModule) -> None:
+    """Units of which the loss has used nothing are let go of, too: their parameters may change."""
+    for state in module._states(True):
+        state.ending = False
+        if state.wholes is not None:
+            state.received()
 
 
 def _cast_output(state: _State, output: Any) -> Any:
@@ -249,6 +276,15 @@ def _taken(module: Module) -> bool:
     return isinstance(module, FSDPModule)
 
 
+def _plain(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """A new module of such a class, as a slice makes one, is not sharded."""
+    return cls._fsdp_class(*args, **kwargs)
+
+
+def _no_copy(self: Any, memo: Any) -> Any:
+    raise AssertionError("FSDP does not support deepcopy. Please use state dict for serialization.")
+
+
 _AS_IT_IS, _ON_DEVICE = MixedPrecisionPolicy(), OffloadPolicy()
 
 
@@ -277,9 +313,13 @@ def fully_shard(
         raise NotImplementedError("fully_shard: dp_mesh_dims is not there yet")
     modules: Sequence[Module] = list(module) if isinstance(module, (list, tuple)) else [module]
     for m in modules:
+        if isinstance(m, (ModuleList, ModuleDict)) and type(m).forward is Module.forward:
+            raise ValueError(
+                f"fully_shard does not support containers that do not implement forward: {m}"
+            )
         if isinstance(m, FSDPModule):
             raise AssertionError("Each distinct composable distributed API can only be applied to "
-                                 "a module once: fully_shard was")  # fmt: skip
+                                 "a module once. fully_shard was")  # fmt: skip
     if mesh is None:
         if not distributed.is_initialized():
             distributed.init_process_group()
@@ -294,7 +334,10 @@ def fully_shard(
                 f"{own.name} to a 1D tensor with numel equal to 1."
             )
     pieces = []
-    device = owned[0].param.device if owned else None
+    offloads = isinstance(offload_policy, CPUOffloadPolicy)
+    device = owned[0].param.device if owned and offloads else None
+    if device is not None and device.type == "meta":
+        device = tenon.device(mesh.device_type)
     inner = [own.param._spec if isinstance(own.param, DTensor) else None for own in owned]
     for own, before in zip(owned, inner, strict=True):
         cut = _cut(own, shard_placement_fn)
@@ -304,7 +347,7 @@ def fully_shard(
         if before is not None:
             whole, spec = whole._local_tensor, _within(spec, before)
         part = _unit.own_rows(whole.detach(), groups, cut.dim)
-        if isinstance(offload_policy, CPUOffloadPolicy):
+        if offloads and not part.is_meta:
             part = part.cpu()
         own.param = leaf(part, spec, trained, DParameter)
         pieces.append(Piece(tuple(whole.shape), own.param.to_local, whole.dtype, trained, cut.dim))
@@ -316,9 +359,20 @@ def fully_shard(
     _unit.place(owned, state.sharded)
     for target in modules:
         cls = type(target)
-        target.__class__ = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"_fsdp_class": cls})
+        target.__class__ = type(
+            f"FSDP{cls.__name__}", (FSDPModule, cls),
+            {"_fsdp_class": cls, "__deepcopy__": _no_copy, "__new__": _plain},
+        )  # fmt: skip
         target.__dict__["_fsdp_state"] = state
     return module
+
+
+def _state_of(module: Any) -> _State | None:
+    """What fully_shard keeps of a module; None where it was not applied."""
+    return module._fsdp_state if isinstance(module, FSDPModule) else None
+
+
+fully_shard.state = _state_of  # type: ignore[attr-defined]
 
 
 def register_fsdp_forward_method(module: Any, method_name: str) -> None:

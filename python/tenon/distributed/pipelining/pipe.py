@@ -17,6 +17,7 @@ from tenon import Tensor, fx
 from tenon.distributed.pipelining.stage import PipelineStage
 from tenon.nn.modules.module import Module
 from tenon.nn.parameter import Parameter
+from tenon.utils._pytree import tree_leaves
 
 __all__ = ["Pipe", "SplitPoint", "build_stage", "pipe_split", "pipeline"]
 
@@ -93,6 +94,8 @@ def _traced(module: Module, tracer: _Tracer, args: Any, kwargs: Any) -> fx.Graph
             _erase(graph, node)
         elif name in fixed:
             node.target = name  # which tracing has numbered
+        else:
+            _drop_default(graph, node)
     return graph
 
 
@@ -101,6 +104,14 @@ def _erase(graph: fx.Graph, node: fx.Node) -> None:
     for user in list(node.users):
         _erase(graph, user)
     graph.erase_node(node)
+
+
+def _drop_default(graph: fx.Graph, node: fx.Node) -> None:
+    """An input that is given has no default, such as a tensor, which code cannot name."""
+    defaults = [d for d in node.args if isinstance(d, fx.Node)]
+    node.args = ()
+    for default in defaults:
+        _erase(graph, default)
 
 
 def _cut(graph: fx.Graph) -> list[list[fx.Node]]:
@@ -174,10 +185,11 @@ class Pipe(Module):
             args = result if isinstance(result, tuple) else (result,)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """All stages, one after the other, in this process."""
+        """All stages, one after the other, in this process: a tuple of the tensors of the
+        result."""
         for result in self._results(args, kwargs):
             last = result
-        return last
+        return tuple(tree_leaves(last))
 
     def get_stage_module(self, stage_idx: int) -> Module:
         """The module of a stage."""

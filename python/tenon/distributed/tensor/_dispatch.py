@@ -277,10 +277,27 @@ def _decomposed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         _modes.inside = outer
 
 
+def _into(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call that writes to the tensors of `out`, which lie as they did."""
+    given = kwargs.pop("out")
+    found = func(*args, **kwargs)
+    several = isinstance(given, (tuple, list))
+    for target, result in zip(given, found, strict=True) if several else [(given, found)]:
+        if target.shape != result.shape:
+            raise RuntimeError(
+                f"{name_of(func)}(): out has the shape {tuple(target.shape)}, the result "
+                f"{tuple(result.shape)}: a DTensor cannot be resized"
+            )
+        target.copy_(result)
+    return type(found)(given) if several else given
+
+
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """DTensor.__torch_function__."""
     api = _dtensor()
     name = name_of(func) or str(func)
+    if kwargs.get("out") is not None:
+        return _into(func, args, dict(kwargs))
     if name in _ON_PARTS:
         with DisableTorchFunctionSubclass():
             return func(*args, **kwargs)

@@ -373,10 +373,14 @@ def attention(call: Call) -> Plan | None:
     return Plan([tuple(layout)] * 3, tuple(layout), shape)
 
 
-def _dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """The mask is the one that one process would draw."""
+def _dropout(
+    input: Any, p: float = 0.5, training: bool = True, inplace: bool = False,
+    train: bool | None = None,
+) -> Any:  # fmt: skip
+    """The mask is the one that one process would draw. train: `tenon.dropout` says so."""
     from tenon.distributed.tensor._dispatch import own_part, wrap
 
+    training = training if train is None else train
     if not training or p == 0.0 or inplace or any(q.is_partial() for q in input.placements):
         return NotImplemented
     whole = tenon.ones(input._spec.shape, dtype=input.dtype, device=input.device)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tenon
+from tenon import Tensor
+
 __all__ = ["Partial", "Placement", "Replicate", "Shard"]
 
 
@@ -70,6 +73,23 @@ class Shard(Placement):
 
     def _local_shard_size_and_offset(self, size: int, parts: int, rank: int) -> tuple[int, int]:
         return self.local_shard_size_and_offset(size, parts, rank)
+
+    def _split_tensor(
+        self, tensor: Tensor, num_chunks: int, *, with_padding: bool = True, contiguous: bool = True
+    ) -> tuple[list[Tensor], list[int]]:
+        """(the part of each rank, the rows of zeros behind each); with_padding: all parts get the
+        size of the first one."""
+        size = tensor.shape[self.dim]
+        parts, padding, full = [], [], -(-size // num_chunks)
+        for rank in range(num_chunks):
+            rows, start = self.local_shard_size_and_offset(size, num_chunks, rank)
+            part = tensor.narrow(self.dim, start, rows)
+            if with_padding:
+                padding.append(full - rows)
+                zeros = [0, 0] * (tensor.ndim - 1 - self.dim % tensor.ndim) + [0, full - rows]
+                part = tenon.nn.functional.pad(part, zeros) if full > rows else part
+            parts.append(part.contiguous() if contiguous else part)
+        return parts, padding
 
 
 class _StridedShard(Shard):

@@ -168,10 +168,27 @@ class DistributedDataParallel(Module, Joinable):
         if self._reducer is not None:
             self._reducer.divisor = int(number.item())
 
-    def _share(self, tensors: list[Tensor]) -> None:
-        """All processes get the tensors of rank 0."""
+    def _share_buffers(self, has_inputs: bool) -> None:
+        """All processes get the buffers of rank 0; inside join() those of the last rank that still
+        has inputs."""
+        if not self.broadcast_buffers or not self._buffers_to_share:
+            return
+        root = 0
+        if self._join_config.enable:
+            root = self._last_rank(has_inputs)
+        self._share(self._buffers_to_share, root)
+
+    def _last_rank(self, counts: bool) -> int:
+        """The highest rank of the processes that count."""
+        rank = distributed.get_rank(self.process_group) if counts else -1
+        last = tenon.tensor([rank], dtype=tenon.int64, device="cpu")
+        distributed.all_reduce(last, distributed.ReduceOp.MAX, self.process_group)
+        return int(last.item())
+
+    def _share(self, tensors: list[Tensor], root: int = 0) -> None:
+        """All processes get the tensors of one rank."""
         works = [
-            distributed.broadcast(t.detach(), None, self.process_group, True, 0) for t in tensors
+            distributed.broadcast(t.detach(), None, self.process_group, True, root) for t in tensors
         ]
         for work in works:
             work.wait()
@@ -179,23 +196,32 @@ class DistributedDataParallel(Module, Joinable):
     # ---- Passes ----
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        syncs = self._pre_forward()
+        return self._post_forward(self.module(*inputs, **kwargs), syncs)
+
+    def _pre_forward(self) -> bool:
+        """Before a pass: whether its gradients will be exchanged."""
         if self._reducer is None:
-            return self.module(*inputs, **kwargs)
+            return False
         syncs = self.require_backward_grad_sync and tenon.is_grad_enabled()
         if syncs and self._join_config.enable:
             Join.notify_join_context(self)
             if self._divides_by_active:
                 self._count_active(1)
-        if self.broadcast_buffers and self.require_forward_param_sync and self._buffers_to_share:
-            if tenon.is_grad_enabled():
-                self._share(self._buffers_to_share)
-        output = self.module(*inputs, **kwargs)
+        # Inside join() the processes without inputs take part in passes that exchange gradients.
+        if syncs if self._join_config.enable else self.require_forward_param_sync:
+            self._share_buffers(True)
+        return syncs
+
+    def _post_forward(self, output: Any, syncs: bool) -> Any:
+        if self._reducer is None:
+            return output
         if syncs:
             finds = self._reducer.finds_unused
             self._reducer.prepare(list(_find_tensors(output)) if finds else None)
-            self.require_forward_param_sync = True
         else:
             self._reducer.skip()
+        self.require_forward_param_sync = syncs
         return output
 
     @contextmanager
@@ -273,8 +299,7 @@ class _Shadow(JoinHook):
             return
         if ddp._divides_by_active:
             ddp._count_active(0)
-        if ddp.broadcast_buffers and ddp._buffers_to_share:
-            ddp._share(ddp._buffers_to_share)
+        ddp._share_buffers(False)
         ddp._reducer.shadow()
 
     def post_hook(self, is_last_joiner: bool) -> None:
@@ -284,11 +309,6 @@ class _Shadow(JoinHook):
             return
         ddp._divides_by_active = False
         ddp._reducer.divisor = distributed.get_world_size(ddp.process_group)
-        rank = distributed.get_rank(ddp.process_group) if is_last_joiner else -1
-        last = tenon.tensor([rank], dtype=tenon.int64, device="cpu")
-        distributed.all_reduce(last, distributed.ReduceOp.MAX, ddp.process_group)
+        last = ddp._last_rank(is_last_joiner)
         with tenon.no_grad():
-            for tensor in [*(p for _, p in ddp._named), *ddp._buffers_to_share]:
-                distributed.broadcast(
-                    tensor.detach(), None, ddp.process_group, False, int(last.item())
-                )
+            ddp._share([*(p for _, p in ddp._named), *ddp._buffers_to_share], last)

@@ -19,6 +19,21 @@ _KINDS = {
 }  # fmt: skip
 
 
+# What a program calls itself PyTorch counts under the operators that write.
+_WRITING = {
+    "_allgather_base_": "all_gather_into_tensor", "_reduce_scatter_base_": "reduce_scatter_tensor",
+    "allreduce_": "all_reduce", "broadcast_": "broadcast",
+}  # fmt: skip
+
+
+class _Counts(Counter[Any]):
+    """Numbers by operators of `c10d_functional`; those of `c10d` stand for the same exchanges."""
+
+    def __missing__(self, key: Any) -> int:
+        name = next((n for w, n in _WRITING.items() if key == getattr(ops.c10d, w)), None)
+        return 0 if name is None else self[getattr(ops.c10d_functional, name)]
+
+
 class CommDebugMode:
     """Counts the exchanges of this process while it is entered, those of DTensors among them.
 
@@ -45,7 +60,7 @@ class CommDebugMode:
 
     def get_comm_counts(self) -> dict[Any, int]:
         """How often each operator of torch.ops.c10d_functional was called; 0 for the others."""
-        found: Counter[Any] = Counter()
+        found = _Counts()
         for name, count in self._counts.items():
             found[getattr(ops.c10d_functional, name)] = count
         return found
