@@ -266,6 +266,29 @@ SPACES = {
     f"a::{'f' * 98}(Tensor x) -> Tensor": "column 1: the operator's name is longer than 100",
 }
 
+# The fields of dtypes. A name is looked at before the rest.
+WHOLE = ".to_f32 = widen, .from_f32 = shorten"
+SIZED = "a dtype needs a name and a multiple of 8 bits up to 128"
+SPELT = "a dtype's name is letters, digits, '_', '-' and '.': not "
+NOT_DTYPES = {
+    f".bits = 8, .category = TN_CAT_FLOAT, {WHOLE}": SIZED,
+    f'.name = "small", .bits = 0, .category = TN_CAT_FLOAT, {WHOLE}': SIZED,
+    f'.name = "small", .bits = 12, .category = TN_CAT_FLOAT, {WHOLE}': SIZED,
+    f'.name = "small", .bits = 136, .category = TN_CAT_FLOAT, {WHOLE}': SIZED,
+    f'.name = "", .bits = 8, .category = TN_CAT_FLOAT, {WHOLE}': f"{SPELT}''",
+    f'.name = "a b", .bits = 8, .category = TN_CAT_FLOAT, {WHOLE}': f"{SPELT}'a b'",
+    f'.name = "float32", .bits = 32, .category = TN_CAT_FLOAT, {WHOLE}':
+        "dtype 'float32' exists already",
+    '.name = "small", .bits = 8, .category = TN_CAT_FLOAT, .to_f32 = widen':
+        "dtype 'small' lacks its conversions",
+    '.name = "small", .bits = 8, .category = TN_CAT_FLOAT, .from_f32 = shorten':
+        "dtype 'small' lacks its conversions",
+    f'.name = "small", .bits = 8, .category = TN_CAT_BOOL - 1, {WHOLE}':
+        "dtype 'small' is of no category",
+    f'.name = "small", .bits = 8, .category = TN_CAT_COMPLEX + 1, {WHOLE}':
+        "dtype 'small' is of no category",
+}  # fmt: skip
+
 # The kind, the schema, other fields, what is said.
 REFUSED: dict[str, list[tuple[str, str, str, str]]] = {
     "schemas": [(C, f"a::f{text}", '.formula = "x"', words) for text, words in TORN.items()],
@@ -280,16 +303,18 @@ REFUSED: dict[str, list[tuple[str, str, str, str]]] = {
 }
 
 
-def refusing(part: str, folder: Path) -> Path:
-    """A plugin that registers the one of these that its environment tells."""
-    tries = "\n".join(
-        f"        case {k}: {{ tn_op_desc op = {{.struct_size = sizeof op, .kind = TN_OP_{kind}, "
-        f'.schema = "{text}", {more}}}; return h->register_op(t, &op); }}'
-        for k, (kind, text, more, _) in enumerate(REFUSED[part])
-    )
+CONVERSIONS = """
+static void widen(const void *from, float *to, int64_t n) { (void)from; (void)to; (void)n; }
+static void shorten(const float *from, void *to, int64_t n) { (void)from; (void)to; (void)n; }
+"""
+
+
+def refusing(registrations: list[str], folder: Path, before: str = "") -> Path:
+    """A plugin that runs the one of these that its environment tells."""
+    tries = "\n".join(f"        case {k}: {{ {text} }}" for k, text in enumerate(registrations))
     path = folder / "refused.c"
     path.write_text(
-        "#include <stdlib.h>\n#include <tenon/plugin.h>\n"
+        f"#include <stdlib.h>\n#include <tenon/plugin.h>\n{before}"
         "static tn_status activate(const tn_host *h, tn_txn *t) {\n"
         f'    switch (atoi(getenv("TENON_TEST_NUMBER"))) {{\n{tries}\n    }}\n'
         "    return TN_OK;\n}" + TAIL.replace("@NAME@", "refused"),
@@ -298,22 +323,42 @@ def refusing(part: str, folder: Path) -> Path:
     return make(path, folder)
 
 
-@pytest.mark.parametrize("part", REFUSED)
-def test_what_cannot_be_registered(
-    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def check_refused(plugin: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that was refused once is not opened again, so each case has a copy."""
-    plugin, wrong = refusing(part, tmp_path), []
-    for k, (_, text, more, words) in enumerate(REFUSED[part]):
+    wrong = []
+    for k, want in enumerate(words):
         monkeypatch.setenv("TENON_TEST_NUMBER", str(k))
-        copy, said = shutil.copyfile(plugin, tmp_path / f"refused{k}.so"), "it is taken"
+        copy, said = shutil.copyfile(plugin, plugin.with_name(f"refused{k}.so")), "it is taken"
         try:
             tn.load_plugin(copy)
         except ImportError as e:
             said = str(e)
-        if words not in said:
-            wrong.append((text, more, words, said))
+        if want not in said:
+            wrong.append((k, want, said))
     assert not wrong
+
+
+@pytest.mark.parametrize("part", REFUSED)
+def test_operators_that_cannot_be_registered(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [
+        f"tn_op_desc op = {{.struct_size = sizeof op, .kind = TN_OP_{kind}, "
+        f'.schema = "{text}", {more}}}; return h->register_op(t, &op);'
+        for kind, text, more, _ in REFUSED[part]
+    ]
+    words = [words for *_, words in REFUSED[part]]
+    check_refused(refusing(texts, tmp_path), words, monkeypatch)
+
+
+def test_dtypes_that_cannot_be_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [
+        f"tn_dtype_desc d = {{.struct_size = sizeof d, {fields}}}; int32_t slot; "
+        "return h->register_dtype(t, &d, &slot);"
+        for fields in NOT_DTYPES
+    ]
+    plugin = refusing(texts, tmp_path, CONVERSIONS)
+    check_refused(plugin, list(NOT_DTYPES.values()), monkeypatch)
 
 
 def test_what_is_refused_keeps_nothing_else_away() -> None:
