@@ -517,3 +517,94 @@ ALL = STEPS | LAYERS | GRADIENTS | GRIDS_AND_DATA
 @pytest.mark.parametrize("name", ALL)
 def test_refused_with_words_and_pytorchs_class(name: str) -> None:
     check_beside(*ALL[name])
+
+
+# ---- Samplers, loaders and checkpoints -----------------------------------------------------------
+
+
+def data(lib: Any) -> Any:
+    return part(lib, "utils", "data")
+
+
+def changed_loader(lib: Any) -> None:
+    data(lib).DataLoader([1, 2]).batch_size = 2
+
+
+def checkpointed(lib: Any, **options: Any) -> Any:
+    x = lib.ones(2, requires_grad=True)
+    return part(lib, "utils", "checkpoint").checkpoint(lambda v: v * 2, x, **options)
+
+
+def contexts(lib: Any, policy: Any) -> Any:
+    return part(lib, "utils", "checkpoint").create_selective_checkpoint_contexts(policy)
+
+
+LOADERS: dict[str, tuple[str, Call]] = {
+    "drawn again or not": (
+        "replacement should be a boolean value, but got replacement=1",
+        lambda t: data(t).RandomSampler([1], replacement=1),
+    ),
+    "no samples": (
+        "num_samples should be a positive integer value, but got num_samples=0",
+        lambda t: data(t).RandomSampler([1], num_samples=0),
+    ),
+    "half a sample": (
+        "num_samples should be a positive integer value, but got num_samples=0.5",
+        lambda t: data(t).RandomSampler([1], num_samples=0.5),
+    ),
+    "drawn again by weight or not": (
+        "replacement should be a boolean value, but got replacement=1",
+        lambda t: data(t).WeightedRandomSampler([1.0], 1, replacement=1),
+    ),
+    "samples that are a truth": (
+        "num_samples should be a positive integer value, but got num_samples=True",
+        lambda t: data(t).WeightedRandomSampler([1.0], True),
+    ),
+    "batches of a truth": (
+        "batch_size should be a positive integer value, but got batch_size=True",
+        lambda t: data(t).BatchSampler([1], True, False),
+    ),
+    "the rest or not": (
+        "drop_last should be a boolean value, but got drop_last=1",
+        lambda t: data(t).BatchSampler([1], 1, 1),
+    ),
+    "prefetched below none": (
+        "prefetch_factor option should be non-negative",
+        lambda t: data(t).DataLoader([1], num_workers=1, prefetch_factor=-1),
+    ),
+    "time below none": (
+        "timeout option should be non-negative",
+        lambda t: data(t).DataLoader([1], timeout=-1),
+    ),
+    "workers below none": (
+        "num_workers option should be non-negative",
+        lambda t: data(t).DataLoader([1], num_workers=-1),
+    ),
+    "workers that stay of none": (
+        "persistent_workers option needs num_workers > 0",
+        lambda t: data(t).DataLoader([1], persistent_workers=True),
+    ),
+    "a loader that is changed": (
+        "batch_size attribute should not be set after DataLoader is initialized", changed_loader),
+    "a check of determinism": (
+        "determinism_check should be one of ['default', 'none'], but got often",
+        lambda t: checkpointed(t, use_reentrant=False, determinism_check="often"),
+    ),
+    "names in a reentrant checkpoint": (
+        "Unexpected keyword arguments: by",
+        lambda t: checkpointed(t, use_reentrant=True, by=2),
+    ),
+    "contexts in a reentrant checkpoint": (
+        "only supported when use_reentrant=False",
+        lambda t: checkpointed(t, use_reentrant=True, debug=True),
+    ),
+    "a policy that is a number": (
+        "policy_fn_or_list must be either a function or a list of ops",
+        lambda t: contexts(t, 3),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_loaders_and_checkpoints_refuse(name: str) -> None:
+    check_beside(*LOADERS[name])
