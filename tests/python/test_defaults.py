@@ -243,3 +243,45 @@ def test_defaults_of_operators_are_those_of_their_schemas() -> None:
 )
 def test_losses_by_numbers_are_not_reduced(name: str) -> None:
     assert inspect.signature(getattr(tenon, name)).parameters["reduction"].default == 0
+
+
+# ---- What PyTorch has with TensorBoard alone, as its documentation says --------------------------
+
+OF_EVENTS: dict[str, dict[str, Any]] = {
+    "SummaryWriter.__init__": {
+        "log_dir": None, "comment": "", "purge_step": None, "max_queue": 10, "flush_secs": 120,
+        "filename_suffix": ""},
+    "SummaryWriter.add_scalar": {
+        "global_step": None, "walltime": None, "new_style": False, "double_precision": False},
+    "SummaryWriter.add_scalars": {"global_step": None, "walltime": None},
+    "SummaryWriter.add_histogram": {
+        "global_step": None, "bins": "tensorflow", "walltime": None, "max_bins": None},
+    "SummaryWriter.add_image": {"global_step": None, "walltime": None, "dataformats": "CHW"},
+    "SummaryWriter.add_images": {"global_step": None, "walltime": None, "dataformats": "NCHW"},
+    "SummaryWriter.add_figure": {"global_step": None, "close": True, "walltime": None},
+    "SummaryWriter.add_video": {"global_step": None, "fps": 4, "walltime": None},
+    "SummaryWriter.add_audio": {"global_step": None, "sample_rate": 44100, "walltime": None},
+    "SummaryWriter.add_text": {"global_step": None, "walltime": None},
+    "SummaryWriter.add_pr_curve": {
+        "global_step": None, "num_thresholds": 127, "weights": None, "walltime": None},
+    "SummaryWriter.add_hparams": {
+        "hparam_domain_discrete": None, "run_name": None, "global_step": None},
+    "SummaryWriter.add_graph": {
+        "input_to_model": None, "verbose": False, "use_strict_trace": True},
+    "SummaryWriter.add_embedding": {
+        "metadata": None, "label_img": None, "global_step": None, "tag": "default",
+        "metadata_header": None},
+    "FileWriter.__init__": {"max_queue": 10, "flush_secs": 120, "filename_suffix": ""},
+    "summary.scalar": {"new_style": False},
+    "summary.histogram": {"bins": "tensorflow"},
+    "summary.image": {"dataformats": "CHW"},
+    "summary.audio": {"sample_rate": 44100},
+    "summary.pr_curve": {"num_thresholds": 127, "weights": None},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_EVENTS)
+def test_defaults_of_event_files(name: str) -> None:
+    function = attrgetter(name)(importlib.import_module("tenon.utils.tensorboard"))
+    found = {p.name: p.default for p in inspect.signature(function).parameters.values()}
+    assert {k: v for k, v in found.items() if v is not inspect.Parameter.empty} == OF_EVENTS[name]
