@@ -115,7 +115,7 @@ TMPL_INLINE A f_log1p(A x) {
 }
 /* The exponential of the smaller one, by its real part, in terms of the larger one's. */
 TMPL_INLINE A f_logaddexp(A x, A y) {
-    if (x != x || y != y) return x + y;
+    if (x != x || y != y) return COMPLEX_((RA)NAN, (RA)NAN);
     A low = RE_(x) < RE_(y) ? x : y, high = RE_(x) < RE_(y) ? y : x;
     bool level = RE_(low) == RE_(high) && CR_(fabs)(RE_(low)) == (RA)INFINITY;
     if (level) return RE_(low) < 0 ? low : f_log(f_exp(low) + f_exp(high));

@@ -7,6 +7,7 @@
 #include <tenon/args_reduce.h>
 
 #include "call_priv.h"
+#include "op_activation.h"
 #include "op_compare.h"
 #include "op_linalg.h"
 #include "op_math.h"
@@ -213,5 +214,15 @@ tn_status tni_check_isclose(const void *args) {
     if (!(a->atol >= 0))
         return tn_fail(TN_E_STATE, 3, "atol must be greater than or equal to zero, but got %g",
                        a->atol);
+    return TN_OK;
+}
+
+tn_status tni_check_hardtanh(const void *args) {
+    const tn_hardtanh_args *a = args;
+    int32_t dtype = tn_view_dtype(a->input);
+    bool is_unsigned = dtype == TN_U8 || dtype == TN_U16 || dtype == TN_U32 || dtype == TN_U64;
+    if (is_unsigned && (a->min_val.re < 0 || a->max_val.re < 0))
+        return tn_fail(TN_E_STATE, 0,
+                       "cannot do hardtanh on an unsigned type with negative limits");
     return TN_OK;
 }

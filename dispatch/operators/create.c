@@ -393,20 +393,22 @@ static tn_scalar rounded_to(tn_scalar s, int32_t dtype) {
 }
 
 /* The exponents are made and raised in double, so that a float result is rounded once. The ends of
- * several in half precision are rounded to it. */
+ * several are rounded to half precision and to integers, that of a single one is not. */
 tn_status tni_composite_logspace(const void *args, tn_tensor **rets) {
     const tn_logspace_args *a = args;
     int32_t dtype = linspace_dtype(&a->start, &a->end, a->dtype);
     int64_t wide = tn_dtype_category(dtype) == TN_CAT_COMPLEX ? TN_C128 : TN_F64;
     if (dtype == TN_BOOL) return fail_sequences("logspace", dtype);
     tn_tensor *exponents = NULL, *base = NULL, *powers = NULL;
-    tn_scalar start = a->start, end = a->end;
-    if (tn_dtype_category(dtype) <= TN_CAT_INT) {
+    tn_scalar start = a->start, end = a->end, only = tn_scalar_float(pow(a->base, start.re));
+    if (a->steps != 1 && tn_dtype_category(dtype) <= TN_CAT_INT) {
         TN_TRY(whole(&start, dtype));
         TN_TRY(whole(&end, dtype));
-    } else if ((dtype == TN_F16 || dtype == TN_BF16) && a->steps != 1) {
+    } else if (a->steps != 1 && (dtype == TN_F16 || dtype == TN_BF16)) {
         start = rounded_to(start, dtype);
         end = rounded_to(end, dtype);
+    } else if (tn_dtype_category(dtype) <= TN_CAT_INT) {
+        TN_TRY(tni_check_scalar_fits(&only, dtype));
     }
     tn_status st = tn_linspace(start, end, a->steps, wide, a->device, &exponents);
     if (st) goto out;

@@ -130,7 +130,7 @@ static tn_tensor *areas(tni_scope *s, tn_tensor *y, tn_tensor *x, double dx, int
                         (long long)dim);
         return NULL;
     }
-    if (n == 0) return y;
+    if (n == 0) return scope_mul_number(s, y, 0.5);
     if (x && tn_tensor_ndim(x) == 1) {
         for (int32_t d = 0; d < tn_tensor_ndim(y); d++) along[d] = 1;
         along[dim] = m = tn_tensor_shape(x)[0];
@@ -171,7 +171,11 @@ static tn_status integral(const tn_view *y, const tn_view *x, double dx, int64_t
     if (!x && !running && y->ndim > 0 && y->shape[dim] > 0)
         return scope_finish(&s, evenly(&s, tni_t(y), dx, dim), rets);
     tn_tensor *parts = areas(&s, tni_t(y), x ? tni_t(x) : NULL, dx, dim);
-    if (!running) return scope_finish(&s, scope_sum(&s, parts, TN_INTS(dim), 0), rets);
+    if (!running) {
+        tn_tensor *sum = scope_sum(&s, parts, TN_INTS(dim), 0);
+        if (y->shape[dim] == 0) sum = scope_convert(&s, sum, tn_view_dtype(y)); /* of nothing */
+        return scope_finish(&s, sum, rets);
+    }
     if (s.st == TN_OK) s.st = tn_cumsum(parts, dim, -1, rets);
     return scope_finish(&s, NULL, NULL);
 }

@@ -24,7 +24,6 @@ DTYPES = [
 # A gap that closes fails here until its line is taken out.
 INTEGERS = "uint8 int8 int16 int32 int64"
 GAPS = {
-    "relu6": "uint8",
     "native_layer_norm": "float16 bfloat16",
     "native_batch_norm": "float16 bfloat16",
     **dict.fromkeys(("interpolate", "upsample_nearest2d", "upsample_bilinear2d"), "uint8"),

@@ -65,10 +65,19 @@ static S step(int kind, S sum, S x) {
     return kind == CUMSUM ? plus(sum, x) : times(sum, x);
 }
 
+/* What a row begins with: nothing in front of its first element. */
+static S first_of(int kind, S x) {
+#if TMPL_IS_COMPLEX
+    if (kind == LOGCUMSUMEXP) return log_plus((S)CMPLX(-INFINITY, 0), x);
+#endif
+    (void)kind;
+    return x;
+}
+
 static tn_status one_row(const job *j, const T *x, T *y) {
     int64_t sx = j->ax.step[0], sy = j->ax.step[1];
-    S sum = LOAD(x[0]);
-    y[0] = x[0];
+    S sum = first_of(j->kind, LOAD(x[0]));
+    y[0] = STORE((A)sum);
     cpu_stretch s = {.n = j->ax.n, .cost = 1};
     while (cpu_next_stretch(&s)) {
         for (int64_t i = s.begin > 0 ? s.begin : 1; i < s.end; i++) {
@@ -85,8 +94,8 @@ static tn_status side_by_side(const job *j, const T *x, T *y, int64_t count) {
     int64_t sx = j->ax.step[0], sy = j->ax.step[1];
     S sum[ABREAST];
     for (int64_t c = 0; c < count; c++) {
-        sum[c] = LOAD(x[c]);
-        y[c] = x[c];
+        sum[c] = first_of(j->kind, LOAD(x[c]));
+        y[c] = STORE((A)sum[c]);
     }
     cpu_stretch s = {.n = j->ax.n, .cost = ABREAST};
     while (cpu_next_stretch(&s)) {
