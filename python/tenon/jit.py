@@ -425,6 +425,8 @@ def trace(
     kwargs = example_kwarg_inputs or {}
     own_gradients = foreign.state.gradients
     recording, origin = Recording(func, args, kwargs), None
+    if not recording.outputs.tensors:
+        raise RuntimeError("a trace needs a tensor among its outputs")
     own_gradients -= foreign.state.gradients
     first, constants = str(recording.program), constants_of(recording.program)
     count, where = recording.program.reads

@@ -63,7 +63,7 @@ def test_signature_and_graph() -> None:
     assert sig.parameters == ("lin.weight", "lin.bias") and sig.buffers == ("count", "mean")
     assert sig.user_inputs == ("x", True, 2.0, "more")
     assert sig.non_persistent_buffers == ("mean",)
-    assert sig.lifted_tensor_constants == ("lifted_tensor_0",)
+    assert sig.lifted_tensor_constants == ("shift",)
     assert sig.inputs_to_parameters == {"p_lin_weight": "lin.weight", "p_lin_bias": "lin.bias"}
     assert sig.inputs_to_buffers == {"b_count": "count", "b_mean": "mean"}
     assert [s.kind.name for s in sig.input_specs] == [
@@ -78,7 +78,7 @@ def test_signature_and_graph() -> None:
     first = next(n for n in ep.graph.nodes if n.name == "linear")
     assert first.meta["val"].shape == (3, 3) and first.meta["val"].device.type == "meta"
     assert set(ep.state_dict) == {"lin.weight", "lin.bias", "count"}
-    assert set(ep.constants) == {"mean", "lifted_tensor_0"}
+    assert set(ep.constants) == {"mean", "shift"}
     bounds = ep.range_constraints["batch"]
     assert (bounds.lower, bounds.upper) == (2, 32)
     ep.validate()
@@ -89,7 +89,7 @@ def test_signature_and_graph() -> None:
         assert tn.equal(got[0], wanted[0]) and got[1] == 7
     assert runs.count.item() == 2 and tn.equal(runs.mean, other.mean)
     assert set(runs.state_dict()) == set(ep.state_dict)
-    with pytest.raises(RuntimeError, match="recorded for arguments"):
+    with pytest.raises(RuntimeError, match="Guard failed: flag == True"):
         runs(x, False, scale=2.0, more=more)
 
 

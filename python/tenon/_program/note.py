@@ -23,7 +23,7 @@ from tenon.nn import Module
 _FOREIGN = "the file holds a program that jit has not made"
 _KINDS = ("module", "function", "script")
 # Entries of a note that need not be there.
-_LISTS = ("arguments", "grads", "transient")
+_LISTS = ("arguments", "constants", "grads", "transient")
 _TABLES = ("extra", "ties")
 
 

@@ -107,7 +107,8 @@ class Layout:
             self.tensors
         ):
             raise ValueError("a tensor is there twice, or a number that is none")
-        self.spec.unflatten(self.fixed)
+        if self.spec.num_leaves != count:
+            raise ValueError("the structure has another number of leaves")
 
 
 # ---- Recording -----------------------------------------------------------------------------------
@@ -251,8 +252,6 @@ class Recording:
             if not before.put_back():  # a second call would write a second time
                 raise
             self.program, self.results = _program.record(call, inputs, weights, around, None)
-        if not self.outputs.tensors:
-            raise RuntimeError("a trace needs a tensor among its outputs")
 
     def run(self, tensors: Sequence[Any]) -> Any:
         return self.outputs.build(self.program(*tensors))
@@ -343,7 +342,8 @@ def _other_sizes(seen: int, rule: tuple[int, int], low: int, high: int) -> list[
     """The sizes to try beside the one that was seen, those that tell most first."""
     times, plus = rule
     n, least = (seen - plus) // times, -((plus - low) // times)
-    counts = (2 * n + 1, n + 1, max(n // 2, least), 3 * n + 2, n + 2, 2 * n, 4 * n, 3 * n, n + 8)
+    counts = (2 * n + 1, n + 1, max(n // 2, least), 3 * n + 2, n + 2, 2 * n, 4 * n, 3 * n, n + 8,
+              n - 1, n - 2)  # fmt: skip
     wanted = dict.fromkeys(times * count + plus for count in counts)
     return [s for s in wanted if max(low, 1) <= s <= high and s != seen]
 
@@ -373,7 +373,7 @@ def free_size(
     slowest = min(own, key=lambda r: r[0])  # what the others follow from in the program
     between = [slowest[0] * n + slowest[1] for n in (low, high)]
     sizes = _other_sizes(seen, rule, low, high)
-    if len(sizes) < 2:
+    if len(sizes) < min(2, max(1, (high - max(low, 1)) // rule[0])):
         raise RuntimeError(f"{name}: two sizes from {low} to {high} that are not {seen} are needed")
     module = fn if isinstance(fn, tenon.nn.Module) else getattr(fn, "__self__", None)
     places = {d for _, d in chosen}

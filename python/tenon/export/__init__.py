@@ -15,7 +15,7 @@ from typing import Any
 
 import tenon
 from tenon import jit
-from tenon._program import COMMON, DEAD, FOLD
+from tenon._program import COMMON, CONSTANT, DEAD, FOLD
 from tenon._program import note as _notes
 from tenon._program.errors import GuardOnDataDependentSymNode, UserError, UserErrorType
 from tenon._program.traced import NumbersDiffer, Recording, free_size, restored, unchanged
@@ -94,6 +94,16 @@ def _ties(mod: Module) -> dict[str, str]:
         found |= {n: first[id(t)] for n, t in members(remove_duplicate=False)
                   if first[id(t)] != n}  # fmt: skip
     return found
+
+
+def _names_of_constants(mod: Module, weights: Any) -> list[str]:
+    """What the module calls tensors that are neither parameters nor buffers; '': nothing."""
+    names: dict[int, str] = {}
+    for path, m in mod.named_modules():
+        for name, held in vars(m).items():
+            if isinstance(held, tenon.Tensor):
+                names.setdefault(id(held), f"{path}.{name}".lstrip("."))
+    return [names.get(id(t), "") for _, kind, t in weights if kind == CONSTANT]
 
 
 def _transient(mod: Module) -> list[str]:
@@ -267,6 +277,7 @@ def export(
     jit._wrap(mod, recording)
     note = json.loads(recording.program.note)
     note["ties"], note["transient"] = _ties(mod), _transient(mod)
+    note["constants"] = _names_of_constants(mod, recording.program.weights)
     used = [n["scope"] for n in recording.program.data["nodes"]]
     numbers = {scope: i for i, scope in enumerate(dict.fromkeys(used))}
     note["scopes"] = [scopes.known[s] for s in numbers]

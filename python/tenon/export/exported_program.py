@@ -133,8 +133,15 @@ class ExportedProgram:
         buffers = self._weights(BUFFER)
         return {
             **{n: buffers[n] for n in self._transient if n in buffers},
-            **{f"lifted_tensor_{i}": t for i, t in enumerate(plain)},
+            **dict(zip(self._constant_names(), plain, strict=True)),
         }
+
+    def _constant_names(self) -> list[str]:
+        """What the module calls them, for what it has no name of its own a number."""
+        count = sum(kind not in (PARAMETER, BUFFER) for _, kind, _ in self.program.weights)
+        names = [*self._note.get("constants", []), *[""] * count][:count]
+        numbers = iter(range(count))
+        return [name or f"lifted_tensor_{next(numbers)}" for name in names]
 
     @property
     def tensor_constants(self) -> dict[str, Any]:
@@ -203,19 +210,27 @@ class ExportedProgram:
         return f"ExportedProgram:\n{self.program}"
 
 
-def failed_guard(data: dict[str, Any], tensors: Sequence[Any]) -> str | None:
-    """What a size would have to be for which a program was made; None: all are."""
+def failed_guard(
+    data: dict[str, Any], tensors: Sequence[Any], names: Sequence[str] | None = None
+) -> str | None:
+    """What a size would have to be for which a program was made; None: all are. `names`: those of
+    the tensors, in place of the inputs' own."""
     bounds = {s["name"]: s for s in data["symbols"]}
     sizes: dict[str, int] = {}
-    for i, t in zip(data["inputs"], tensors, strict=True):
+    first: dict[str, str] = {}
+    names = [data["values"][i]["name"] for i in data["inputs"]] if names is None else names
+    for i, name, t in zip(data["inputs"], names, tensors, strict=True):
         value = data["values"][i]
         if t.ndim != len(value["shape"]):
-            return f"{value['name']}.dim() == {len(value['shape'])}"
+            return f"{name}.dim() == {len(value['shape'])}"
         for d, (size, now) in enumerate(zip(value["shape"], t.shape, strict=True)):
-            where, bound = f"{value['name']}.size()[{d}]", bounds.get(size)
+            where, bound = f"{name}.size()[{d}]", bounds.get(size)
             if size == -1:
                 continue
             wanted = size if bound is None else sizes.setdefault(size, now)
+            if bound and now != wanted:
+                return f"{where} == {first[size]}"
+            first.setdefault(size, where)
             if bound and now < bound["low"]:
                 return f"{where} >= {bound['low']}"
             if bound and now > bound["high"]:
@@ -224,9 +239,9 @@ def failed_guard(data: dict[str, Any], tensors: Sequence[Any]) -> str | None:
                 return f"{where} == {wanted}"
     for name, size in sizes.items():
         for i, d, rule in _program.places_of(data, name):
-            now, where = tensors[i].shape[d], f"{data['values'][data['inputs'][i]]['name']}"
+            now = tensors[i].shape[d]
             if size * rule["num"] % rule["den"] or now != _program.follow(rule, size):
-                return f"{where}.size()[{d}] == {_program.follow(rule, size)}"
+                return f"{names[i]}.size()[{d}] == {_program.follow(rule, size)}"
     return None
 
 
@@ -309,14 +324,14 @@ class ExportedModule(fx.GraphModule):
         """The program while the module holds its weights and graph, else the graph."""
         tensors = self._fitting(args, kwargs)
         if not self._runs or any(slots.get(name) is not t for slots, name, t in self._slots):
-            failed = failed_guard(self._program.data, tensors) if self._checks else None
+            failed = self._failed(tensors) if self._checks else None
             if failed is not None:
                 raise GuardError(f"Guard failed: {failed}")
             return self._gives.build(self._body(self, *tensors))
         try:
             return self._gives.build(self._program(*tensors))
         except RuntimeError as err:
-            failed = failed_guard(self._program.data, tensors)
+            failed = self._failed(tensors)
             if failed is None:
                 raise
             raise GuardError(f"Guard failed: {failed}\n{err}") from None
@@ -325,12 +340,37 @@ class ExportedModule(fx.GraphModule):
         """The tensors of arguments like those of the recording."""
         try:
             return self._takes._tensors(args, kwargs)
-        except RuntimeError as err:
+        except RuntimeError:
             given = Layout.of(self._takes._arguments(args, kwargs), "inputs of a program")[0]
             wanted = self._takes._inputs
             if given.spec != wanted.spec or given.tensors != wanted.tensors:
-                raise InputsError(str(err)) from None
-            raise GuardError(f"Guard failed: {err}") from None
+                raise InputsError(
+                    "Trying to flatten user inputs with exported input tree spec: \n"
+                    f"{wanted.spec}\nbut actually got inputs with tree spec of: \n{given.spec}.\n"
+                    "Please check that the inputs have the same number and type of args and kwargs"
+                ) from None
+            leaves = zip(self._leaf_names(), wanted.fixed, given.fixed, strict=True)
+            failed = next(f"{n} == {w!r}" for n, w, g in leaves if (type(w), w) != (type(g), g))
+            raise GuardError(f"Guard failed: {failed}") from None
+
+    def _leaf_names(self) -> list[str]:
+        """How each leaf of the arguments is reached, as Python says it."""
+        wanted, names = self._takes._inputs, self._takes._names
+        tree = wanted.spec.unflatten(list(range(len(wanted.fixed))))
+        found = [""] * len(wanted.fixed)
+        for (side, first, *rest), i in _pytree.tree_leaves_with_path(tree):
+            own, of_args = key_text(first), key_text(side) == "0"
+            if of_args:
+                own = names[int(own)] if int(own) < len(names) else f"args[{own}]"
+            found[i] = own + _pytree.keystr(tuple(rest))
+        return found
+
+    def _failed(self, tensors: Sequence[Any]) -> str | None:
+        """What a size of the arguments would have to be."""
+        names = self._leaf_names()
+        return failed_guard(
+            self._program.data, tensors, [names[i] for i in self._takes._inputs.tensors]
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ExportedModule:
         made = _restored(self._program.to_bytes(), self._checks)
@@ -359,16 +399,12 @@ def _restored(data: bytes, check_guards: bool) -> ExportedModule:
 class _Lifted(as_fx._Builder):
     """A graph whose weights are placeholders."""
 
-    aten, constants = True, 0
+    aten = True
 
-    def lift(self, i: int, name: str, kind: int) -> str:
-        """A placeholder for a weight; the name that the weight has."""
-        if not name:
-            self.constants += 1
-            name = f"lifted_tensor_{self.constants - 1}"
+    def lift(self, i: int, name: str, kind: int) -> None:
+        """A placeholder for a weight."""
         self.nodes[i] = self.placeholder(_KINDS[kind][1] + name.replace(".", "_"))
         self.note(self.nodes[i], i)
-        return name
 
 
 def _lifted(ep: ExportedProgram) -> tuple[fx.GraphModule, ExportGraphSignature]:
@@ -378,9 +414,11 @@ def _lifted(ep: ExportedProgram) -> tuple[fx.GraphModule, ExportGraphSignature]:
     places = [i for i, v in enumerate(values) if v["role"] == "weight"]
     order = {PARAMETER: 0, BUFFER: 1, _program.CONSTANT: 2}
     pairs = sorted(zip(places, builder.weights, strict=True), key=lambda p: order[p[1][1]])
+    constants = iter(ep._constant_names())
     for i, (name, kind, _) in pairs:
-        target = builder.lift(i, name, kind)
-        kept = name not in ep._transient if kind == BUFFER else None
+        target = name if kind in (PARAMETER, BUFFER) else next(constants)
+        builder.lift(i, target, kind)
+        kept = target not in ep._transient if kind == BUFFER else None
         arg = TensorArgument(builder.nodes[i].name)
         specs.append(InputSpec(_KINDS[kind][0], arg, target, kept))
     given = Layout.load(ep._note["inputs"])
