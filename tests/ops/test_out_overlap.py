@@ -267,3 +267,17 @@ def test_sums_are_made_in_the_dtype_of_out(name: str) -> None:
     if name == "sum":
         with pytest.raises(RuntimeError, match="to have dtype Float, but got Double instead"):
             tn.sum(x, 0, dtype=tn.float32, out=tn.empty(0, dtype=tn.float64))
+
+
+@pytest.mark.parametrize("dtype", [tn.float64, tn.float32, tn.int16, tn.uint8])
+def test_neighbours_do_not_meet(dtype: tn.dtype) -> None:
+    """Parts of one memory that touch are apart, those with one common element are not."""
+    x = tn.arange(24).to(dtype)
+    for out, given in ((slice(8, 16), slice(16, 24)), (slice(8, 16), slice(0, 8))):
+        want = (x[given] + 1).tolist()
+        assert tn.add(x[given], 1, out=x[out]).tolist() == want
+    for out, given in ((slice(8, 16), slice(15, 23)), (slice(8, 16), slice(1, 9))):
+        before = x.tolist()
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            tn.add(x[given], 1, out=x[out])
+        assert x.tolist() == before

@@ -43,7 +43,27 @@ def returned(lib: Any, answer: Any) -> None:
     Answers.apply(lib.ones(2, requires_grad=True)).sum().backward()
 
 
+def marked(lib: Any, how: str) -> None:
+    """A function that marks a number as it may mark its tensors."""
+
+    class Marks(lib.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            getattr(ctx, how)(3)
+            return x * 2
+
+    Marks.apply(lib.ones(2, requires_grad=True))
+
+
 SHARED: dict[str, tuple[str, Call]] = {
+    "a number that is written": (
+        "only variables can be marked, not int",
+        lambda t: marked(t, "mark_dirty"),
+    ),
+    "a number without a gradient": (
+        "only variables can be marked, not int",
+        lambda t: marked(t, "mark_non_differentiable"),
+    ),
     "gradient that is a text": (
         "expected Variable or None (got str)",
         lambda t: returned(t, "one"),

@@ -95,7 +95,8 @@ static PyObject *save_for_forward(PyObject *self, PyObject *args) {
 static PyObject *mark(PyObject **slot, PyObject *args) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(args); i++)
         if (!tnp_is_tensor(PyTuple_GetItem(args, i)))
-            return tnp_type_error("only tensors can be marked, not %U", PyTuple_GetItem(args, i));
+            return tnp_error_about(PyExc_RuntimeError, "only variables can be marked, not %U",
+                                   PyTuple_GetItem(args, i));
     Py_INCREF(args);
     Py_XDECREF(*slot);
     *slot = args;
