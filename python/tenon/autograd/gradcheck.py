@@ -289,6 +289,26 @@ def _check_batched(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
                     )
 
 
+def _check_constant(numerical: Any, atol: float) -> None:
+    """What has no history does not depend on the inputs."""
+    for i, columns in enumerate(numerical):
+        for k, matrix in enumerate(columns):
+            if any(abs(v) > atol for column in matrix for v in column):
+                raise GradcheckError(
+                    f"Numerical gradient for function expected to be zero (output {k}, input {i})"
+                )
+
+
+def _check_dtypes(outputs: Sequence[Tensor], chosen: Sequence[Tensor]) -> None:
+    for output in outputs:
+        grads = tenon.autograd.grad(
+            output, chosen, tenon.ones_like(output), retain_graph=True, allow_unused=True
+        )
+        for grad, x in zip(grads, chosen, strict=True):
+            if grad is not None and grad.dtype != x.dtype:
+                raise GradcheckError("grad does not have the dtype of its input")
+
+
 def gradcheck(
     func: Callable[..., Any],
     inputs: Any,
@@ -340,13 +360,7 @@ def gradcheck(
         recorded = [(k, o) for k, o in enumerate(every) if o.requires_grad]
         outputs = [o for _, o in recorded]
         if not recorded:
-            for i, columns in enumerate(numerical):
-                for k, matrix in enumerate(columns):
-                    if any(abs(v) > atol for column in matrix for v in column):
-                        raise GradcheckError(
-                            f"Numerical gradient for function expected to be zero (output {k}, "
-                            f"input {i})"
-                        )
+            _check_constant(numerical, atol)
             check_forward()
             return True
         for k, output in recorded:
@@ -361,13 +375,7 @@ def gradcheck(
         if check_undefined_grad:
             _check_undefined(outputs, chosen)
         if check_grad_dtypes:
-            for _, output in recorded:
-                grads = tenon.autograd.grad(
-                    output, chosen, tenon.ones_like(output), retain_graph=True, allow_unused=True
-                )
-                for grad, x in zip(grads, chosen):
-                    if grad is not None and grad.dtype != x.dtype:
-                        raise GradcheckError("grad does not have the dtype of its input")
+            _check_dtypes(outputs, chosen)
     except GradcheckError:
         if raise_exception:
             raise

@@ -327,21 +327,9 @@ class DataLoader(Generic[T_co]):
                 graph_settings.apply_shuffle_settings(dataset, shuffle=shuffle)
                 shuffle = None
             self._check_stream(shuffle, sampler, batch_sampler)
-        if sampler is not None and shuffle:
-            raise ValueError("sampler option is mutually exclusive with shuffle")
+        self._check_batches(batch_size, shuffle, sampler, batch_sampler, drop_last)
         if batch_sampler is not None:
-            if batch_size != 1 or shuffle or sampler is not None or drop_last:
-                raise ValueError(
-                    "batch_sampler option is mutually exclusive "
-                    "with batch_size, shuffle, sampler, and drop_last"
-                )
             batch_size = None
-            drop_last = False
-        elif batch_size is None and drop_last:
-            raise ValueError(
-                "batch_size=None option disables auto-batching "
-                "and is mutually exclusive with drop_last"
-            )
         if sampler is None:
             if self._iterable:
                 sampler = _InfiniteConstantSampler()
@@ -364,6 +352,25 @@ class DataLoader(Generic[T_co]):
         self._processes = (1, 0)  # how many there are, and which is the parent of the workers
         self._is_set_up = True
         self.check_worker_number_rationality()
+
+    @staticmethod
+    def _check_batches(
+        batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any,
+        drop_last: bool,
+    ) -> None:  # fmt: skip
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive "
+                    "with batch_size, shuffle, sampler, and drop_last"
+                )
+        elif batch_size is None and drop_last:
+            raise ValueError(
+                "batch_size=None option disables auto-batching "
+                "and is mutually exclusive with drop_last"
+            )
 
     @property
     def multiprocessing_context(self) -> Any:

@@ -42,12 +42,8 @@ def local_map(
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
         flat, spec = tree_flatten(args)
-        for name, given in (("in_placements", in_placements),
-                            ("in_grad_placements", in_grad_placements)):  # fmt: skip
-            if given is not None and len(given) != len(flat):
-                raise AssertionError(
-                    f"local_map: {name} has {len(given)} entries, there are {len(flat)} arguments"
-                )
+        _check_count("in_placements", in_placements, len(flat))
+        _check_count("in_grad_placements", in_grad_placements, len(flat))
         mesh, parts = device_mesh, []
         for i, arg in enumerate(flat):
             if isinstance(arg, DTensor):
@@ -60,25 +56,37 @@ def local_map(
         result = func(*tree_unflatten(parts, spec), **kwargs)
         if not any(isinstance(arg, DTensor) for arg in flat):
             return result
-        found, shape = tree_flatten(result)
         wanted = out_placements if isinstance(out_placements, tuple) else (out_placements,)
-        if len(wanted) != len(found):
-            raise AssertionError(
-                "local_map requires one PlacementType be provided for each output value, got "
-                f"{len(wanted)} for {len(found)}"
-            )
-        made = []
-        for value, layout in zip(found, wanted, strict=True):
-            if isinstance(value, Tensor):
-                value = DTensor.from_local(value, mesh, layout)
-            elif layout is not None:
-                raise AssertionError(
-                    f"Non-tensor output expects None placements but received {layout}!"
-                )
-            made.append(value)
-        return tree_unflatten(made, shape)
+        return _whole(result, mesh, wanted)
 
     return call
+
+
+def _check_count(name: str, given: Any, arguments: int) -> None:
+    if given is not None and len(given) != arguments:
+        raise AssertionError(
+            f"local_map: {name} has {len(given)} entries, there are {arguments} arguments"
+        )
+
+
+def _whole(result: Any, mesh: Any, placements: tuple[Any, ...]) -> Any:
+    """The results as DTensors that lie so."""
+    found, shape = tree_flatten(result)
+    if len(placements) != len(found):
+        raise AssertionError(
+            "local_map requires one PlacementType be provided for each output value, got "
+            f"{len(placements)} for {len(found)}"
+        )
+    made = []
+    for value, layout in zip(found, placements, strict=True):
+        if isinstance(value, Tensor):
+            value = DTensor.from_local(value, mesh, layout)
+        elif layout is not None:
+            raise AssertionError(
+                f"Non-tensor output expects None placements but received {layout}!"
+            )
+        made.append(value)
+    return tree_unflatten(made, shape)
 
 
 def _laid(x: DTensor, at: int, in_placements: Any, redistributes: bool) -> DTensor:
