@@ -154,12 +154,15 @@ tn_status tni_host_find_plugins(bool *ret_asked) {
 
 tn_status tni_host_poll(void) { return hooks.poll ? hooks.poll() : TN_OK; }
 
+/* Calls from one look at the clock to the next; the time from one poll to the next. */
+enum { POLL_CALLS = 64, POLL_NS = 10000000 };
+
 tn_status tni_poll(void) {
     static TN_TLS uint32_t turn;
     static TN_TLS int64_t asked;
-    if (++turn % 64 != 0) return TN_OK;
+    if (++turn % POLL_CALLS != 0) return TN_OK;
     int64_t now = tni_os_clock_ns();
-    if (now - asked < 10000000) return TN_OK;
+    if (now - asked < POLL_NS) return TN_OK;
     asked = now;
     return tni_host_poll();
 }

@@ -387,11 +387,12 @@ static void drive(tni_engine_use *use) {
 }
 
 /* Between two looks at an engine: shorter at first, as most operations end soon. */
+enum { LOOKS_SOON = 1000, LOOKS_LATER = 10000, PAUSE_NS = 20000, LONG_PAUSE_NS = 200000 };
 static void pause_after(int32_t looks) {
-    if (looks < 1000)
+    if (looks < LOOKS_SOON)
         tni_os_yield();
     else
-        tni_os_sleep_ns(looks < 10000 ? 20000 : 200000);
+        tni_os_sleep_ns(looks < LOOKS_LATER ? PAUSE_NS : LONG_PAUSE_NS);
 }
 
 /* Drives what nobody waits for. */
@@ -405,7 +406,7 @@ static void attend(void *arg) {
         }
         tni_os_unlock(&use->lock);
         drive(use);
-        pause_after(looks + 500);
+        pause_after(looks + LOOKS_SOON / 2);
     }
 }
 

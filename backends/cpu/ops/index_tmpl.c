@@ -169,7 +169,7 @@ TMPL_INLINE void scatter_packed(int64_t how, T *to, const T *x, int64_t n) {
     for (int64_t l = 0; l < n; l++) to[l] = STORE(combine(how, LOAD(to[l]), LOAD(x[l])));
 }
 
-/* How is known where this is compiled: a loop for each kind. */
+/* `how` is a constant wherever this is inlined: each kind has a loop of its own. */
 TMPL_INLINE void scatter_stretch(const places *p, int64_t how, char *self, const char *src,
                                  const char *index, int64_t begin, int64_t end) {
     const int64_t packed = sizeof(T);

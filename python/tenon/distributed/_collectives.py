@@ -43,6 +43,7 @@ class ReduceOp(Enum):
 
 # PyTorch's classes of these names hold the members, and annotations name them.
 ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]
+_HIGHEST_TAG = 32767  # the least that MPI promises for its MPI_TAG_UB
 _OPS = {
     ReduceOp.SUM: _engine.SUM, ReduceOp.AVG: _engine.SUM, ReduceOp.PRODUCT: _engine.PRODUCT,
     ReduceOp.MIN: _engine.MIN, ReduceOp.MAX: _engine.MAX, ReduceOp.BAND: _engine.BAND,
@@ -635,8 +636,8 @@ def _message(
         raise ValueError(f"{name}(): a process does not exchange messages with itself")
     if not hasattr(tag, "__index__"):
         raise TypeError(f"{name}(): expected a tag of type int, got {type(tag).__name__}")
-    if not 0 <= tag <= 32767:
-        raise ValueError(f"{name}(): expected a tag from 0 to 32767, got {tag}")
+    if not 0 <= tag <= _HIGHEST_TAG:
+        raise ValueError(f"{name}(): expected a tag from 0 to {_HIGHEST_TAG}, got {tag}")
     route = Route(members, kind, given)
     staged = route.packed(given)
     sends = kind == _engine.SEND
@@ -727,11 +728,13 @@ def monitored_barrier(
     seconds = members._seconds if timeout is None else _seconds(timeout)
     token = tenon.zeros(1, device="cpu")
     if members.rank() != 0:
-        _message(_engine.SEND, token, None, group, 32767, 0, True).wait()
-        _message(_engine.RECV, token, None, group, 32767, 0, True).wait()
+        _message(_engine.SEND, token, None, group, _HIGHEST_TAG, 0, True).wait()
+        _message(_engine.RECV, token, None, group, _HIGHEST_TAG, 0, True).wait()
         return
     waiting = {
-        rank: _message(_engine.RECV, tenon.zeros(1, device="cpu"), None, group, 32767, rank, True)
+        rank: _message(
+            _engine.RECV, tenon.zeros(1, device="cpu"), None, group, _HIGHEST_TAG, rank, True
+        )
         for rank in range(1, members.size())
     }
     missing = []
@@ -746,4 +749,4 @@ def monitored_barrier(
             f"[Rank 0]: Ranks {listed} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms"
         )
     for rank in waiting:
-        _message(_engine.SEND, token, None, group, 32767, rank, True).wait()
+        _message(_engine.SEND, token, None, group, _HIGHEST_TAG, rank, True).wait()

@@ -88,6 +88,11 @@ def _is_here(host: str) -> bool:
     return True
 
 
+def new_port() -> int:
+    """A number of a port, which is the name of a store: nobody listens there."""
+    return 20000 + uuid.uuid4().int % 40000
+
+
 def own_folder(host: str) -> Path:
     """A folder for files of this user's processes on this machine, which is nobody else's. Another
     machine's host is an error."""

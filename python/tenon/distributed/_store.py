@@ -388,7 +388,7 @@ class TCPStore(_Log):
             raise ValueError(f"TCPStore(): port {port} is none")
         folder = _place.own_folder(host_name)
         while port == 0:
-            wanted = 20000 + uuid.uuid4().int % 40000
+            wanted = _place.new_port()
             port = 0 if (folder / f"store-{wanted}").exists() else wanted
         self.host, self.port = host_name, port
         self._owner_path = folder / f"store-{port}"

@@ -20,7 +20,6 @@ import sys
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -120,7 +119,7 @@ class Job:
         words = [sys.executable, "-m", "tenon", "run", *(["-m"] if options.module else [])]
         command = [*([] if options.no_python else words), options.program, *options.args]
         # The port is a name: processes of one machine meet by files. A new start has a new one.
-        port = options.master_port or 20000 + uuid.uuid4().int % 40000
+        port = options.master_port or _place.new_port()
         self.processes: list[subprocess.Popen[Any]] = []
         self.others = set(_children())  # of a program that calls `run`
         self.outputs = outputs

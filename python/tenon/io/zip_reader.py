@@ -21,6 +21,10 @@ END64 = b"PK\x06\x06"
 LOCATOR64 = b"PK\x06\x07"
 CENTRAL = b"PK\x01\x02"
 LOCAL = b"PK\x03\x04"
+# The records that begin with these: of the end of the directory, where that of zip64 lies, that one
+# itself, an entry of the directory, what stands in front of a member.
+_END, _LOCATOR64, _END64 = map(struct.Struct, ("<4s4H2LH", "<4sLQL", "<4sQ2H2L4Q"))
+_ENTRY, _HEAD = struct.Struct("<4s6H3L5H2L"), struct.Struct("<4s22x2H")
 MAX_COMMENT = 0xFFFF
 MAX_MEMBERS = 1 << 20
 
@@ -54,13 +58,13 @@ class Archive:
 
     def _find_directory(self) -> tuple[int, int, int]:
         """Offset, size and number of entries of the directory."""
-        tail_size = min(self.size, 22 + MAX_COMMENT)
+        tail_size = min(self.size, _END.size + MAX_COMMENT)
         tail = self._at(self.size - tail_size, tail_size)
         found = tail.rfind(END)
-        if found < 0 or found + 22 > tail_size:
+        if found < 0 or found + _END.size > tail_size:
             raise FileFormatError("this is no zip archive, or its end is missing")
         end_at = self.size - tail_size + found
-        fields = struct.unpack("<4s4H2LH", tail[found : found + 22])
+        fields = _END.unpack_from(tail, found)
         disk, first_disk, here, count, size, offset = fields[1:7]
         if 0xFFFF in (disk, here, count) or 0xFFFFFFFF in (size, offset):
             return self._find_directory64(end_at)
@@ -69,31 +73,32 @@ class Archive:
         return offset, size, count
 
     def _find_directory64(self, end_at: int) -> tuple[int, int, int]:
-        magic, _, at, disks = struct.unpack("<4sLQL", self._at(end_at - 20, 20))
+        locator_at = end_at - _LOCATOR64.size
+        magic, _, at, disks = _LOCATOR64.unpack(self._at(locator_at, _LOCATOR64.size))
         if magic != LOCATOR64 or disks > 1:
             raise FileFormatError("the zip64 archive's end is damaged")
-        fields = struct.unpack("<4sQ2H2L4Q", self._at(at, 56))
+        fields = _END64.unpack(self._at(at, _END64.size))
         here, count, size, offset = fields[6:10]
-        if fields[0] != END64 or here != count or offset + size > at or at > end_at - 20:
+        if fields[0] != END64 or here != count or offset + size > at or at > locator_at:
             raise FileFormatError("the zip64 archive's directory does not fit the file")
         return offset, size, count
 
     def _read_directory(self, offset: int, size: int, count: int) -> None:
-        if count > MAX_MEMBERS or count * 46 > size:
+        if count > MAX_MEMBERS or count * _ENTRY.size > size:
             raise FileFormatError(f"the zip archive claims {count} members")
         directory = self._at(offset, size)
         at = 0
         spans = []
         for _ in range(count):
-            if at + 46 > size:
+            if at + _ENTRY.size > size:
                 raise FileFormatError("the zip archive's directory is cut off")
-            f = struct.unpack("<4s6H3L5H2L", directory[at : at + 46])
+            f = _ENTRY.unpack_from(directory, at)
             names, extras, comments = f[10:13]
-            if f[0] != CENTRAL or at + 46 + names + extras + comments > size:
+            at += _ENTRY.size
+            if f[0] != CENTRAL or at + names + extras + comments > size:
                 raise FileFormatError("the zip archive's directory is damaged")
-            raw = directory[at + 46 : at + 46 + names]
-            extra = directory[at + 46 + names : at + 46 + names + extras]
-            at += 46 + names + extras + comments
+            raw, extra = directory[at : at + names], directory[at + names : at + names + extras]
+            at += names + extras + comments
             member = self._member(raw, f, extra, offset)
             spans.append((member.start, member.start + member.size))
         spans.sort()
@@ -118,10 +123,9 @@ class Archive:
             raise FileFormatError(f"{name!r} is twice in the zip archive")
         if name.startswith("/") or ".." in name.split("/") or "\\" in name or "\0" in name:
             raise FileFormatError(f"{name!r} in the zip archive leads out of it")
-        local = self._at(header, 30)
-        names, extras = struct.unpack("<2H", local[26:30])
-        start = header + 30 + names + extras
-        if local[:4] != LOCAL or start + size > directory:
+        magic, names, extras = _HEAD.unpack(self._at(header, _HEAD.size))
+        start = header + _HEAD.size + names + extras
+        if magic != LOCAL or start + size > directory:
             raise FileFormatError(f"{name!r} does not lie inside the zip archive")
         member = Member(name, start, size, crc)
         self.members[name] = member
