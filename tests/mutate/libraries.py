@@ -21,8 +21,9 @@ from points import ROOT, Mutant, Source
 LIBTENON = "libtenon.so"
 CPU = "backends/cpu/tenon_cpu.so"
 MODULE = "python/_C.abi3.so"
-# One element type of each class has its kernels changed: bool, int64, float32, float64, complex128.
-SLOTS = ("0", "5", "8", "9", "11")
+# One element type of each class that has formulas of its own has its kernels changed: bool, int64,
+# float32, float64, complex64, complex128.
+SLOTS = ("0", "5", "8", "9", "10", "11")
 
 GROW = """
 #define MUTATE_GROW(e) _Generic((e), float: (e) * 1.01f, double: (e) * 1.01, \\

@@ -30,6 +30,13 @@ SERVES = {
     "philox.h": ["rand", "randn", "uniform_", "normal_", "bernoulli", "dropout"],
     "cast.h": ["to"], "reduce.h": [],
 }  # fmt: skip
+# Functions that loops of the backends call, or macros: the entries that they serve.
+BY_LOOPS = {
+    "f32_fmod_far": ["fmod", "remainder", "floor_divide"],
+    "f64_fmod_far": ["fmod", "remainder", "floor_divide"],
+    "f32_erfinv": ["erfinv"], "f64_ndtr": ["special_ndtr"], "f64_lgamma": ["lgamma", "mvlgamma"],
+    "complex_divide_far": ["true_divide", "reciprocal"],
+}  # fmt: skip
 # What no processor compiles, and what loops over vectors alone call.
 ON_DEVICES = {"scalar_gpu.h", "scalar_half.h"}
 REDUCTIONS = {
@@ -259,7 +266,8 @@ def kernel_mutants(ops: dict[str, Any]) -> Iterator[Mutant]:
         if any(m.start() < fn.start < m.end() for m in ctext.ELSEWHERE.finditer(source.text)):
             continue
         name = Path(source.path).name
-        entries = sorted(r[2:] for r in owners[fn.name]) or SERVES.get(name, [])
+        entries = sorted(r[2:] for r in owners[fn.name])
+        entries = entries or BY_LOOPS.get(fn.name) or SERVES.get(name, [])
         unit = f"{fn.name} in {name}"
         counted = sum(f.name == fn.name for s, f in fns if s is source)
         if counted > 1:

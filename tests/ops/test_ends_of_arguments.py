@@ -525,17 +525,21 @@ def test_each_matrix_of_a_batch_has_its_info() -> None:
         assert info.dtype is tn.int32 and info.tolist() == [[0] * 3] * 2, name
 
 
-def test_slopes_of_rms_norm() -> None:
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64])
+def test_slopes_of_rms_norm(dtype: tn.dtype) -> None:
     x, w, g = RNG.standard_normal((3, 4)), RNG.standard_normal(4), RNG.standard_normal((3, 4))
+    tol = 1e-5 if dtype is tn.float32 else 1e-11
     rstd = 1 / np.sqrt((x**2).mean(1, keepdims=True) + 1e-5)
     along = (g * w * x * rstd).mean(1, keepdims=True)
     for wants in ((False, True), (True, False), (True, True)):
-        t, weight = (tn.tensor(v, requires_grad=n) for v, n in zip((x, w), wants, strict=True))
-        F.rms_norm(t, (4,), weight, 1e-5).backward(tn.from_numpy(g))
+        t, weight = (
+            tn.tensor(v, dtype=dtype, requires_grad=n) for v, n in zip((x, w), wants, strict=True)
+        )
+        F.rms_norm(t, (4,), weight, 1e-5).backward(tn.tensor(g, dtype=dtype))
         for v, want in ((t, (g * w - x * rstd * along) * rstd), (weight, (g * x * rstd).sum(0))):
             assert (v.grad is not None) == v.requires_grad
             if v.grad is not None:
-                np.testing.assert_allclose(v.grad.numpy(), want, rtol=1e-11)
+                np.testing.assert_allclose(v.grad.numpy(), want, tol, tol)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
@@ -545,3 +549,28 @@ def test_images_of_one_row_and_of_one_column(mode: str) -> None:
     assert got.equal(x.expand(1, 2, 4, 3))
     got = F.interpolate(x.transpose(2, 3), size=(3, 4), mode=mode)
     assert got.equal(x.transpose(2, 3).expand(1, 2, 3, 4))
+
+
+@pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
+def test_heads_that_share_keys_and_values(lead: tuple[int, ...]) -> None:
+    q = RNG.standard_normal((*lead, 6, 5, 4))
+    k, v = RNG.standard_normal((2, *lead, 2, 7, 4))
+    keys, values = (np.repeat(x, 3, axis=-3) for x in (k, v))
+    p = np.exp(q @ keys.swapaxes(-1, -2) / 2)
+    want = p / p.sum(-1, keepdims=True) @ values
+    got = F.scaled_dot_product_attention(*map(tn.from_numpy, (q, k, v)), enable_gqa=True)
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-10, atol=1e-13)
+
+
+def test_targets_one_after_another_have_the_slopes_of_padded_ones() -> None:
+    x = tn.from_numpy(RNG.standard_normal((9, 3, 5))).log_softmax(2)
+    padded = tn.tensor([[1, 2, 2, 4], [3, 0, 0, 0], [4, 1, 3, 0]])
+    lengths = tn.tensor([4, 1, 3])
+    flat = tn.cat([row[:n] for row, n in zip(padded, lengths.tolist(), strict=True)])
+    found = []
+    for targets in (padded, flat):
+        leaf = x.clone().requires_grad_()
+        loss = F.ctc_loss(leaf, targets, tn.tensor([9, 8, 9]), lengths, reduction="sum")
+        found.append((loss.item(), *tn.autograd.grad(loss, leaf)))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-14)
+    assert tn.allclose(found[0][1], found[1][1], rtol=1e-12)

@@ -165,3 +165,17 @@ def test_what_was_drawn_over_has_no_slope(row: dict[str, Any]) -> None:
         assert got is args["self"] and got.requires_grad and got.dtype is tn.float64
         got.sum().backward()
         assert leaf.grad is not None and not leaf.grad.any()
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_slopes_of_both_sides_of_cholesky_solve(upper: bool) -> None:
+    draw = np.random.default_rng(2)
+    factor = np.tril(draw.standard_normal((3, 3))) + 3 * np.eye(3)
+    a = tn.tensor(factor.T if upper else factor, requires_grad=True)
+    b = tn.tensor(draw.standard_normal((3, 2)), requires_grad=True)
+
+    def solved(b: tn.Tensor, a: tn.Tensor) -> tn.Tensor:
+        return tn.cholesky_solve(b, a.triu() if upper else a.tril(), upper)
+
+    assert tn.autograd.gradcheck(solved, (b, a))
+    assert tn.autograd.gradgradcheck(solved, (b, a))

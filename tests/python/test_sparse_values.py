@@ -312,3 +312,24 @@ def test_sizes_that_are_too_large_together() -> None:
     for layout, size in ((tn.sparse_csr, (2**63 - 1, 2)), (tn.sparse_csc, (2, 2**63 - 1))):
         with pytest.raises(ValueError, match="larger than the address space"):
             tn.eye(3).to_sparse(layout=layout).new_zeros(size)
+
+
+def test_what_has_the_layout_already_is_itself() -> None:
+    x = tn.arange(16.0).reshape(4, 4)
+    rows, blocks = x.to_sparse_csr(), x.to_sparse_bsr((2, 2))
+    assert rows.to_sparse_csr().values().data_ptr() == rows.values().data_ptr()
+    assert blocks.to_sparse_bsr((2, 2)).values().data_ptr() == blocks.values().data_ptr()
+    cut = blocks.to_sparse_bsr((1, 2))
+    assert cut.values().shape[1:] == (1, 2) and cut.to_dense().equal(x)
+
+
+def test_sizes_are_found_where_none_is_given() -> None:
+    begins, at, values = [0, 1, 3], [0, 3, 1], tn.tensor([1.0, 2.0, 3.0])
+    assert tn.sparse_csr_tensor(begins, at, values).shape == (2, 4)
+    assert tn.sparse_csc_tensor(begins, at, values).shape == (4, 2)
+    blocks = values[:, None, None].expand(3, 2, 3).contiguous()
+    assert tn.sparse_bsr_tensor(begins, at, blocks).shape == (4, 12)
+    assert tn.sparse_bsc_tensor(begins, at, blocks).shape == (8, 6)
+    assert tn.sparse_csr_tensor([0, 0], [], tn.ones(0)).shape == (1, 0)
+    deep = tn.sparse_csr_tensor([begins] * 2, [at] * 2, tn.ones(2, 3, 5))
+    assert deep.shape == (2, 2, 4, 5)
