@@ -276,8 +276,6 @@ TOOLS: list[Refusal] = [
     (Unsupported, "graph_break()`: fullgraph=True", lambda: tn.compile(broken, fullgraph=True)(x)),
     (N, "vmap: chunk_size does not go with replaced parts of it", replaced_vmap),
     (AssertionError, "a is computed by the other pass", of_the_other_pass),
-    (AttributeError, "'puts' is not declared; cdef() does it",
-     lambda: tn.ffi.Library("libc.so.6").puts),
     (V, 'no manifest in nowhere has "library": "a.so"',
      lambda: command.check_manifest(Path("nowhere/a.so"))),
     (unpickle.UnsafeContentError, "only constructors of plain data may be called",
