@@ -11,7 +11,7 @@ from table import Op
 FAMILIES = (
     "pointwise", "reduce", "along", "last", "fold", "product", "linear", "loss", "total", "join",
     "reshape", "flatten", "permute", "transpose", "parts", "each", "dims", "strided",
-    "spread", "samples", "outer",
+    "spread", "samples", "outer", "classes", "as",
 )  # fmt: skip
 
 
@@ -21,7 +21,7 @@ def check(op: Op) -> None:
         raise op.fail(f"vmap '{word}' is none of {', '.join(FAMILIES)}")
     if word == "fold" and not rest.isdigit():
         raise op.fail("vmap 'fold' has the rank of one sample behind it")
-    for name in rest.split() if word != "fold" else ():
+    for name in rest.split() if word not in ("fold", "as") else ():
         if name not in {a.name for a in op.args}:
             raise op.fail(f"vmap names '{name}', which is no argument")
     if word == "parts" and op.entry.get("forward", "custom") == "custom":

@@ -116,6 +116,51 @@ CALLS["mse_loss of ones"] = (lambda x: F.mse_loss(x, x * 2), ONE)
 CALLS["cross_entropy"] = (lambda x, i: F.cross_entropy(x, i), (MATRIX, WORDS))
 CALLS["cross_entropy sum"] = (lambda x, i: F.cross_entropy(x, i, reduction="sum"), (MATRIX, WORDS))
 
+for _how in ("mean", "sum", "none"):
+    _more = {"ignore_index": 1, "reduction": _how}
+    CALLS[f"cross_entropy without a class {_how}"] = (
+        partial(F.cross_entropy, **_more), (MATRIX, WORDS))  # fmt: skip
+    CALLS[f"nll_loss of one {_how}"] = (
+        lambda x, i, _how=_how: F.nll_loss(x[0], i[0], reduction=_how),
+        (MATRIX, WORDS))  # fmt: skip
+CALLS |= {
+    "cross_entropy smooth": (partial(F.cross_entropy, label_smoothing=0.1), (MATRIX, WORDS)),
+    "cross_entropy weighed": (
+        lambda x, i: F.cross_entropy(x, i, tn.arange(1.0, 5.0, dtype=tn.float64)),
+        (MATRIX, WORDS)),
+    "group_norm": (lambda x: F.group_norm(x, 2, tn.arange(1.0, 5.0, dtype=tn.float64)), CUBE),
+    "interpolate": (lambda x: F.interpolate(x[None], size=(7, 3), mode="bilinear"), CUBE),
+    "unfold": (lambda x: F.unfold(x[None, :], (2, 3), padding=1), CUBE),
+    "trace": (tn.trace, MATRIX), "adjoint": (lambda x: x.adjoint(), CUBE),
+    "addmm": (lambda x, y: tn.addmm(x, y, y, beta=0.5, alpha=2), (MATRIX, MATRIX)),
+    "addmm of nothing": (lambda y: tn.addmm(LEFT * float("nan"), y, y, beta=0), MATRIX),
+    "baddbmm": (lambda x: tn.baddbmm(x, x, x), MATRIX[:, None].expand(3, 2, 4, 4)),
+    "argmax": (lambda x: x.argmax(), CUBE), "argmin": (lambda x: x.argmin(0, keepdim=True), CUBE),
+    "var_mean": (lambda x: tn.stack(tn.var_mean(x, 1)), CUBE),
+    "aminmax": (lambda x: tn.stack(list(tn.aminmax(x, dim=0))), CUBE),
+    "cosine": (lambda x, y: F.cosine_similarity(x, y, 0), (MATRIX, MATRIX)),
+    "cosine of two ranks": (lambda x, y: F.cosine_similarity(x, y, 1), (MATRIX, ROW[:, :1])),
+    "cdist": (tn.cdist, (MATRIX, MATRIX)), "cdist to one": (lambda x: tn.cdist(x, LEFT), MATRIX),
+    "attention": (F.scaled_dot_product_attention, (MATRIX, MATRIX, MATRIX)),
+    "attention with a mask": (
+        lambda x: F.scaled_dot_product_attention(x, x, LEFT, attn_mask=LEFT > 0), MATRIX),
+    "slogdet": (lambda x: tn.stack(tn.slogdet(x)), MATRIX),
+    "pixel_shuffle": (lambda x: F.pixel_shuffle(x.transpose(0, 1), 2), CUBE),
+    "entropy": (lambda x: F.binary_cross_entropy(x.sigmoid(), LEFT.sigmoid()), MATRIX),
+    "kl_div": (lambda x: F.kl_div(x, LEFT, reduction="sum"), MATRIX),
+    "unflatten": (lambda x: x.unflatten(1, (2, 2)), CUBE),
+    "split": (lambda x: tn.cat(x.split([1, 3], 1)[::-1], 1), CUBE),
+    "squeeze": (lambda x: x.unsqueeze(0).squeeze((0, 1)), CUBE),
+    "rolled": (lambda x: x.roll((1, 2), (0, 1)), CUBE),
+    "diagonal": (lambda x: x.diagonal(1, 1, 0), CUBE),
+    "diag_embed": (lambda x: tn.diag_embed(x, -1, 0, 2), MATRIX),
+    "chosen": (lambda x: x.index_select(0, tn.tensor([1, 0])), CUBE),
+    "windows": (lambda x: x.unfold(0, 2, 1), CUBE), "part": (lambda x: x.narrow(0, 1, 1), CUBE),
+    "padded": (lambda x: F.pad(x, (1, -1, 2, 0), value=3.0), CUBE),
+    "as pairs": (lambda x: tn.view_as_real(tn.complex(x, x * 2)), ROW),
+    "zeros": (lambda x: (x * 1).zero_() + x, CUBE), "fill": (lambda x: (x * 1).fill_(2), CUBE),
+}  # fmt: skip
+
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_is_the_loop(name: str) -> None:

@@ -140,7 +140,7 @@ def _public_names() -> dict[str, tuple[str, bool]]:
 
 @cache
 def _default(text: str) -> Any:
-    from tenon._transform.vmap_rules import literal
+    from tenon._transform.vmap_calls import literal
 
     try:
         value = literal(text)

@@ -129,7 +129,7 @@ def _split(out: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
 def _tensors(value: Any, name: str) -> list[Any]:
     """The tensors of a function's result, which holds nothing else."""
     outs = list(flat(value))
-    if not outs or outs == [None]:
+    if not outs or (len(outs) == 1 and outs[0] is None):
         raise RuntimeError(
             f"{name}: Expected f to be a function that has non-empty output (got output = {value})"
         )

@@ -16,7 +16,7 @@ import tenon
 from tenon import _C
 from tenon._program import foreign
 from tenon._tape import call_modes
-from tenon._transform import vmap, vmap_rules
+from tenon._transform import vmap, vmap_calls, vmap_rules
 
 _MANY = 64  # rows from which on one pass for all takes less time than a pass for each
 _ROOM = 1 << 20  # elements that the gradients of one pass for all begin with, so that caches help
@@ -60,7 +60,7 @@ class _Pass:
         return made
 
     def compute(self, name: str, inplace: bool, fields: list[Any]) -> Any:
-        entry = vmap_rules.table().by_c_name.get(name)
+        entry = vmap_calls.table().by_c_name.get(name)
         if entry is None or inplace:
             raise _NoRuleError(name)
         values = [vmap.mapped(_behind, f[3]) for f in fields]
@@ -68,7 +68,7 @@ class _Pass:
         args = tuple(v for v, f in zip(values, fields) if not f[1])
         kwargs = {f[0]: v for v, f in zip(values, fields) if f[1]}
         level = self.level
-        call = vmap_rules.Call(
+        call = vmap_calls.Call(
             entry.py_name, _C._op(name), args, kwargs, level.number, level.size, vmap.batched,
             vmap.is_batched, level.randomness,
         )  # fmt: skip

@@ -25,7 +25,7 @@ from tenon import _C
 from tenon._tape.call_modes import BaseTorchFunctionMode
 from tenon._tensor import routed
 from tenon._tensor.called import name_of
-from tenon._transform import vmap_rules
+from tenon._transform import vmap_calls, vmap_rules
 from tenon.overrides import DisableTorchFunctionSubclass
 
 RANDOMNESS = ("error", "different", "same")
@@ -242,7 +242,7 @@ def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
         return func(*args, **kwargs)
     level = _level_of(number)
     name = name_of(func)
-    if level.randomness == "error" and vmap_rules.draws(name, args, kwargs):
+    if level.randomness == "error" and vmap_calls.draws(name, args, kwargs):
         raise RuntimeError(_NO_DRAWS)
     call = call_of(name, func, args, kwargs, level)
     call.check_target()
@@ -278,13 +278,13 @@ routed.route_methods(Batched, run, {
 })  # fmt: skip
 
 
-def call_of(name: str, func: Any, args: Any, kwargs: Any, level: Level) -> vmap_rules.Call:
+def call_of(name: str, func: Any, args: Any, kwargs: Any, level: Level) -> vmap_calls.Call:
     number, size = level.number, level.size
-    if not args and "input" in kwargs and vmap_rules.starts_with_input(name):
+    if not args and "input" in kwargs and vmap_calls.starts_with_input(name):
         args, kwargs = (kwargs["input"],), {k: v for k, v in kwargs.items() if k != "input"}
     # what is mapped by an outer vmap goes the same way; methods in C would not notice by themselves
     inner = (lambda *a, **k: run(func, a, k)) if len(levels()) > 1 else func
-    return vmap_rules.Call(
+    return vmap_calls.Call(
         name, inner, args, kwargs, number, size, batched, is_batched, level.randomness
     )
 
@@ -530,9 +530,9 @@ class _Draws(BaseTorchFunctionMode):
         name, keywords = name_of(func), kwargs or {}
         if (
             getattr(_running, "inside", False)  # on behalf of a mapped tensor
-            or not vmap_rules.is_random(name)
+            or not vmap_calls.is_random(name)
             or _innermost((args, keywords), 0)
-            or not vmap_rules.draws(name, args, keywords)
+            or not vmap_calls.draws(name, args, keywords)
         ):
             return func(*args, **keywords)
         if name.endswith("_"):

@@ -9,212 +9,26 @@ more. What rules compute may itself be mapped by an outer vmap: they only call o
 from __future__ import annotations
 
 import ast
-import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import tenon
 from tenon import _C
-from tenon._tensor.called import is_inplace, written_by
 from tenon._tensor.dims import wrapped_dim
-from tenon._tensor.op_rows import op_rows
-
-
-@dataclass
-class Call:
-    """A call with mapped tensors of one level."""
-
-    name: str
-    func: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    level: int
-    size: int
-    batched: Callable[[Any, int], Any]
-    is_batched: Callable[[Any, int], bool]
-    randomness: str
-
-    @property
-    def is_inplace(self) -> bool:
-        """It gives its first argument back. Operators of plugins that write return nothing, or
-        results beside what they write."""
-        name = self.name
-        return is_inplace(name) or name in INPLACE_SIGNS
-
-    def maps(self, value: Any) -> bool:
-        return self.is_batched(value, self.level)
-
-    def all(self, value: Any) -> Any:
-        """The batch behind a mapped tensor; other values as they are."""
-        return value._batch if self.maps(value) else value
-
-    def element(self, value: Any, i: int) -> Any:
-        return value._batch.select(0, i) if self.maps(value) else value
-
-    def spread(self, value: Any) -> Any:
-        """The batch; a tensor that is not mapped is repeated."""
-        return value._batch if self.maps(value) else value.expand(self.size, *value.shape)
-
-    def wrap(self, result: Any) -> Any:
-        if isinstance(result, tenon.Tensor):
-            return self.batched(result, self.level)
-        if isinstance(result, list | tuple):
-            items = [self.wrap(r) for r in result]
-            return type(result)(items)
-        return result
-
-    def check_target(self) -> None:
-        """What is written by each element must have a place for each."""
-        written = (
-            self.args[:1] if self.is_inplace else written_by(self.name, self.args, self.kwargs)
-        )
-        out = self.kwargs.get("out")
-        self.check_written((*written, *(out if isinstance(out, (list, tuple)) else [out])))
-
-    def check_written(self, written: Iterable[Any]) -> None:
-        if any(isinstance(v, tenon.Tensor) and not self.maps(v) for v in written):
-            raise RuntimeError(
-                f"vmap: inplace arithmetic(self, *extra_args) is not possible because '{self.name}'"
-                " would write different elements into a tensor that is not mapped"
-            )
-
-    def others_mapped(self) -> bool:
-        """Some argument behind the first is mapped."""
-        rest = [*self.args[1:], *self.kwargs.values()]
-        return any(self.maps(v) or _holds_mapped(self, v) for v in rest)
-
-
-def _holds_mapped(call: Call, value: Any) -> bool:
-    return isinstance(value, list | tuple) and any(
-        call.maps(v) or _holds_mapped(call, v) for v in value
-    )
-
-
-# Python's own operators are no names of the table.
-SIGNS = {
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift",
-    "rshift", "lt", "le", "gt", "ge", "eq", "ne",
-}  # fmt: skip
-INPLACE_SIGNS = {f"__i{s}__" for s in (*SIGNS, "matmul")}
-UNARY_SIGNS = {"__neg__", "__abs__", "__invert__", "__pos__"}
-# Methods of the extension that change what numbers are made of.
-CONVERSIONS = {"to", "float", "double", "half", "bfloat16", "int", "long", "bool", "type_as"}
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What the op table says of one overload."""
-
-    name: str
-    py_name: str
-    family: str
-    detail: str
-    args: tuple[dict[str, Any], ...]
-    forward: str | None
-
-    def place(self, *names: str) -> int | None:
-        return next((i for i, a in enumerate(self.args) if a["name"] in names), None)
-
-    @cached_property
-    def _names(self) -> tuple[list[str], dict[str, str], set[str]]:
-        """Those that may come by position, the types of all, those without a default."""
-        return (
-            [a["name"] for a in self.args if not a["kwonly"]],
-            {a["name"]: a["type"] for a in self.args},
-            {a["name"] for a in self.args if a["default"] is None},
-        )
-
-    def placed(self, call: Call) -> Call:
-        """The call with what it names in the places where it could stand without a name."""
-        free, args, kwargs = self._names[0], list(call.args), dict(call.kwargs)
-        while len(args) < len(free) and free[len(args)] in kwargs:
-            args.append(kwargs.pop(free[len(args)]))
-        return (
-            replace(call, args=tuple(args), kwargs=kwargs) if len(args) > len(call.args) else call
-        )
-
-    def takes(self, call: Call) -> bool:
-        """Whether the arguments are of this overload's kinds, as far as vmap has to know."""
-        free, types, needed = self._names
-        given = dict(zip(free, call.args))
-        if len(call.args) > len(free) or given.keys() & call.kwargs.keys():
-            return False
-        given |= {k: v for k, v in call.kwargs.items() if k != "out"}
-        if given.keys() - types.keys() or needed - given.keys():
-            return False
-        return all(_is_of(value, types[name]) for name, value in given.items())
-
-
-def _is_of(value: Any, type_: str) -> bool:
-    if value is None:
-        return "?" in type_ or type_ == "Dims"
-    if type_.startswith("Tensor") and "[]" not in type_:
-        return isinstance(value, tenon.Tensor)
-    if type_ in ("int", "Dim", "float", "Scalar", "bool") and isinstance(value, list | tuple):
-        return False
-    if (type_ == "bool") != isinstance(value, bool) and type_ in ("bool", "int", "Dim", "Dims"):
-        return False
-    if isinstance(value, str) and not type_.startswith(("str", "DType", "Device", "Format")):
-        return False
-    return type_ == "Operand" or not isinstance(value, tenon.Tensor)
-
-
-class Table:
-    """The entries by the names of Python and of C."""
-
-    def __init__(self) -> None:
-        self.by_name: dict[str, list[Entry]] = {}
-        self.by_c_name: dict[str, Entry] = {}
-        self.random: set[str] = set()
-        for row in op_rows():
-            family, _, detail = row["vmap"].partition(" ")
-            entry = Entry(
-                row["name"], row["py_name"], family, detail, tuple(row["args"]), row["forward"]
-            )
-            self.by_c_name[row["name"]] = entry
-            for name in (row["py_name"], *row["alias"]):
-                self.by_name.setdefault(name, []).append(entry)
-                if row["random"]:
-                    self.random.add(name)
-
-    def find(self, name: str) -> list[Entry]:
-        plain = name.removesuffix("_") if not name.endswith("__") else name
-        return self.by_name.get(name) or self.by_name.get(plain) or []
-
-
-@cache
-def table() -> Table:
-    return Table()
-
-
-@cache
-def starts_with_input(name: str) -> bool:
-    """Whether what rules look at first is called input, as it is where no row says other."""
-    entries = table().find(name)
-    return not entries or any(e.args and e.args[0]["name"] == "input" for e in entries)
-
-
-def is_random(name: str) -> bool:
-    return name in table().random
-
-
-def draws(name: str, args: Any, kwargs: Any) -> bool:
-    """Whether this call takes random numbers: not while its dropout is 0 or off."""
-    return is_random(name) and not any(_is_quiet(e, args, kwargs) for e in table().find(name))
-
-
-def _is_quiet(entry: Entry, args: Any, kwargs: Any) -> bool:
-    names = [a["name"] for a in entry.args]
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    if "dropout_p" in names:
-        return not given.get("dropout_p", 0.0)
-    train, rate = given.get("train"), given.get("dropout", given.get("p"))
-    fits = isinstance(train, bool) and isinstance(rate, int | float) and rate is not True
-    return fits and (not train or ("dropout" in names and not rate))
-
+from tenon._transform.vmap_calls import (
+    CONVERSIONS,
+    INPLACE_SIGNS,
+    SIGNS,
+    UNARY_SIGNS,
+    Call,
+    Entry,
+    draws,
+    holds_mapped,
+    literal,
+    table,
+)
 
 # ---- Families ------------------------------------------------------------------------------------
 
@@ -227,7 +41,7 @@ def _tensors(call: Call) -> list[Any]:
 def pointwise(call: Call, entry: Entry | None = None) -> Any:
     """Elements get as many dimensions as the one that has the most. A number that stands in a 0-d
     element must not win promotion because the batch has a dimension."""
-    if "out" in call.kwargs or any(_holds_mapped(call, a) for a in call.args):
+    if "out" in call.kwargs or any(holds_mapped(call, a) for a in call.args):
         return NotImplemented
     tensors = _tensors(call)
     rank = max(t.dim() for t in tensors)
@@ -312,7 +126,7 @@ def along(call: Call, entry: Entry) -> Any:
     name, default = entry.args[place]["name"], entry.args[place]["default"]
     dim = _given(call, place, name)
     if dim is ... and default is not None:
-        dim = int(default)
+        dim = literal(default)
     first = x.dim() == 0 and call.name != "unsqueeze"
     if call.others_mapped() or not call.maps(x) or not _is_dim(dim) or first:
         return NotImplemented
@@ -340,7 +154,7 @@ def last(call: Call, entry: Entry) -> Any:
     value = _given(call, place, entry.args[place]["name"])
     rest = [v for v in [*call.args, *call.kwargs.values()] if v is not value]
     if not call.maps(value) or value.dim() == 0 or any(
-        call.maps(v) or _holds_mapped(call, v) for v in rest
+        call.maps(v) or holds_mapped(call, v) for v in rest
     ):  # fmt: skip
         return NotImplemented
     args = [call.all(a) for a in call.args]
@@ -560,18 +374,20 @@ def total(call: Call, entry: Entry) -> Any:
 
 
 def parts(call: Call, entry: Entry) -> Any:
-    """A formula of the table is an expression of Python: its operators run one after the other."""
+    """A formula of the table is an expression of Python: its operators run one after the other.
+    What the entry says behind `as` is the formula of an operator that has a kernel."""
     if call.is_inplace or "out" in call.kwargs or tenon.is_autocast_enabled():
         return NotImplemented
+    formula = entry.detail or entry.forward
     scope: dict[str, Any] = {
         a["name"]: literal(a["default"]) for a in entry.args if a["default"] is not None
     }
     scope |= dict(zip((a["name"] for a in entry.args), call.args)) | call.kwargs
-    if _writes(entry.forward):  # into copies of arguments, which each element needs
+    if _writes(formula):  # into copies of arguments, which each element needs
         for name, value in scope.items():
             if isinstance(value, tenon.Tensor) and not call.maps(value):
                 scope[name] = call.wrap(call.spread(value))
-    return eval(_compiled(entry.forward), {}, _Scope(scope))
+    return eval(_compiled(formula), {}, _Scope(scope))
 
 
 @cache
@@ -598,14 +414,6 @@ def _compiled(formula: str) -> Any:
     return compile(tree, "<formula of the op table>", "eval")
 
 
-# Names that defaults of the table use.
-CONSTANTS = {"inf": math.inf, "nan": math.nan}
-
-
-def literal(text: str) -> Any:
-    return CONSTANTS[text] if text in CONSTANTS else ast.literal_eval(text)
-
-
 class _Scope(dict[str, Any]):
     """The arguments, and behind a mark the operators by the names that formulas call them by."""
 
@@ -629,46 +437,65 @@ _SIZES = {"size", "input_size", "shape"}
 _DIMS = {"dim", "dim1", "dim2", "dimension"}
 
 
-def spread(call: Call, entry: Entry) -> Any:
-    """Every tensor is repeated, sizes get the number of elements in front, dimensions are one
-    further. Arguments named in the entry belong to all elements, and so do sums over them."""
+def _values(call: Call, entry: Entry) -> dict[str, Any]:
+    """What every argument is, by its name."""
     given = dict(zip((a["name"] for a in entry.args), call.args)) | call.kwargs
-    if any(given.get(name) is True for name in ("need_weight", "need_bias")):
-        return NotImplemented
-    values = {
+    return {
         a["name"]: given[a["name"]] if a["name"] in given else literal(a["default"])
         for a in entry.args
     }
+
+
+def _called(call: Call, entry: Entry, values: dict[str, Any]) -> Any:
+    """The function with these arguments; those behind its defaults have other places in Python."""
+    needed = [a["name"] for a in entry.args if a["default"] is None and not a["kwonly"]]
+    named = {
+        a["name"]: values[a["name"]] for a in entry.args
+        if a["name"] not in needed
+        and (a["default"] is None or values[a["name"]] != literal(a["default"]))
+    }  # fmt: skip
+    return call.func(*(values[name] for name in needed), **named)
+
+
+def spread(call: Call, entry: Entry) -> Any:
+    """Every tensor is repeated, sizes get the number of elements in front, dimensions are one
+    further. Arguments named in the entry belong to all elements, and so do sums over them."""
+    values = _values(call, entry)
+    if any(values.get(name) is True for name in ("need_weight", "need_bias")):
+        return NotImplemented
     sizes = [v for n, v in values.items() if n in _SIZES and isinstance(v, list | tuple)]
     rank = len(sizes[0]) if sizes else call.args[0].dim()
     common = entry.detail.split()
+    ranks = {v.dim() for n, v in values.items() if isinstance(v, tenon.Tensor) and n not in common}
+    if len(ranks) > 1 and not sizes:  # dimensions would not be the same ones
+        return NotImplemented
     for a in entry.args:
         name, value = a["name"], values[a["name"]]
         if isinstance(value, tenon.Tensor) and name not in common:
             if value.dim() == 0 and _DIMS & values.keys() and not sizes:
                 return NotImplemented
             values[name] = call.spread(value)
-        elif call.maps(value) or _holds_mapped(call, value):
+        elif call.maps(value) or holds_mapped(call, value):
             return NotImplemented
         elif name in _SIZES and isinstance(value, list | tuple):
             values[name] = [call.size, *value]
         elif name in _DIMS:
             every = value is None or value == []
+            if every and a["type"] != "Dims":
+                return NotImplemented
             values[name] = list(range(1, rank + 1)) if every else _shifted(value)
         elif a["type"] == "Tensor?[]":
             held = [i for i, v in enumerate(value) if v is not None]
             if held[-1] - held[0] + 1 != len(held):  # what they choose would come in front
                 return NotImplemented
             values[name] = [None, *value]
-    args = [values[a["name"]] for a in entry.args if not a["kwonly"]]
-    named = {a["name"]: values[a["name"]] for a in entry.args if a["kwonly"]}
-    return call.wrap(call.func(*args, **named))
+    return call.wrap(_called(call, entry, values))
 
 
 def samples(call: Call, entry: Entry) -> Any:
     """Samples are dimension 0 of the arguments that the entry names, which takes the mapped
     dimension in, and of a size."""
-    values = dict(zip((a["name"] for a in entry.args), call.args))
+    values = _values(call, entry)
     for name, value in values.items():
         if name in entry.detail.split():
             values[name] = call.spread(value).flatten(0, 1)
@@ -676,7 +503,7 @@ def samples(call: Call, entry: Entry) -> Any:
             return NotImplemented
         elif name == "input_size":
             values[name] = [call.size * value[0], *value[1:]]
-    return call.wrap(call.func(*values.values()).unflatten(0, (call.size, -1)))
+    return call.wrap(_called(call, entry, values).unflatten(0, (call.size, -1)))
 
 
 def outer(call: Call, entry: Entry) -> Any:
@@ -684,6 +511,26 @@ def outer(call: Call, entry: Entry) -> Any:
     grad, other = (call.spread(t) for t in call.args)
     grad, other = grad.flatten(1, -2), other.flatten(1, -2)
     return call.wrap((tenon.matmul(grad.transpose(1, 2), other), grad.sum(1)))
+
+
+def classes(call: Call, entry: Entry) -> Any:
+    """Losses of scores by their classes: those of all elements' samples, then what each element
+    makes of its own."""
+    values = _values(call, entry)
+    x, target, reduction = values["input"], values["target"], values["reduction"]
+    plain = values["weight"] is None and not values.get("label_smoothing")
+    if not plain or not 1 <= x.dim() <= 2 or target.dim() != x.dim() - 1:
+        return NotImplemented
+    x, target = (call.spread(t) for t in (x, target))
+    values |= {"input": x.reshape(-1, x.shape[-1]), "target": target.reshape(-1)}
+    each = _called(call, entry, values | {"reduction": "none"}).view(target.shape)
+    if reduction == "none":
+        return call.wrap(each)
+    if each.dim() == 1:
+        each, target = each.unsqueeze(1), target.unsqueeze(1)
+    total = each.sum(1)
+    counted = (target != values["ignore_index"]).sum(1)
+    return call.wrap(total / counted if reduction == "mean" else total)
 
 
 def batch(call: Call) -> Any:
@@ -707,11 +554,13 @@ FAMILIES: dict[str, Callable[[Call, Entry], Any]] = {
     "fold": fold, "product": product, "linear": linear, "loss": loss, "total": total, "join": join,
     "reshape": reshape, "flatten": flatten, "permute": permute, "transpose": transpose,
     "parts": parts, "strided": strided, "spread": spread, "samples": samples, "outer": outer,
+    "classes": classes, "as": parts,
 }  # fmt: skip
 # These take their dimensions one by one, or look at every argument themselves.
 LOOSE = {"reshape", "permute", "product", "linear", "transpose"}
 ANY_PLACE = {
     "pointwise", "product", "linear", "join", "loss", "parts", "last", "spread", "samples", "outer",
+    "classes", "as",
 }  # fmt: skip
 
 
@@ -736,7 +585,8 @@ def _of_signs(name: str) -> Callable[[Call], Any] | None:
 
 
 def by_entry(call: Call, entry: Entry) -> Any:
-    if is_random(call.name) and (entry.family != "last" or call.randomness == "same"):
+    drawn = draws(call.name, call.args, call.kwargs)
+    if drawn and (entry.family != "last" or call.randomness == "same"):
         return NotImplemented
     if entry.family not in ANY_PLACE and not call.maps(call.args[0] if call.args else None):
         return NotImplemented

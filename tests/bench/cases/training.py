@@ -200,3 +200,28 @@ def jacobian_512x64(T):
 def hessian_256(T):
     a, x = normal(T, 256, 256) / 16, normal(T, 256)
     return lambda: T.func.hessian(lambda v: (T.tanh(a @ v) ** 2).sum())(x)
+
+
+@training(0.8)
+def gradients_of_64_samples(T):
+    nn = T.nn
+    model = fill(T, nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)))
+    params = dict(model.named_parameters())
+
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        scores = T.func.functional_call(model, params, (x[None],))
+        return nn.functional.cross_entropy(scores, y[None])
+
+    each = T.vmap(T.func.grad(loss), in_dims=(None, 0, 0))
+    x, y = normal(T, 64, 64), T.arange(64) % 10
+    return lambda: each(params, x, y)["2.weight"]
+
+
+@training(0.9)
+def laplacian_of_1000_points(T):
+    """A physics-informed network's second derivatives."""
+    nn = T.nn
+    layers = [nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)]
+    net, x = fill(T, nn.Sequential(*layers)), normal(T, 1000, 2)
+    each = T.vmap(lambda v: T.trace(T.func.hessian(lambda u: net(u)[0])(v)))
+    return lambda: each(x)
