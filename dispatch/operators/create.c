@@ -293,6 +293,20 @@ static tn_status whole(tn_scalar *s, int32_t dtype) {
     return TN_OK;
 }
 
+static tn_scalar rounded_to(tn_scalar s, int32_t dtype) {
+    _Alignas(16) unsigned char number[16];
+    tni_scalar_store(&s, dtype, number);
+    tni_scalar_load(dtype, number, &s);
+    return s;
+}
+
+/* The same as dtype holds it: -3 is 253 as uint8. */
+static tn_status whole_in(tn_scalar *s, int32_t dtype) {
+    TN_TRY(whole(s, dtype));
+    *s = rounded_to(*s, dtype);
+    return TN_OK;
+}
+
 static bool has_sequences(int32_t dtype) {
     int32_t kind = tn_dtype_category(dtype);
     return kind == TN_CAT_INT || kind == TN_CAT_FLOAT;
@@ -373,8 +387,8 @@ tn_status tni_composite_linspace(const void *args, tn_tensor **rets) {
     if (dtype == TN_BOOL) return fail_sequences("linspace", dtype);
     tn_scalar start = a->start, end = a->end;
     bool integers = tn_dtype_category(dtype) <= TN_CAT_INT;
-    TN_TRY(integers ? whole(&start, dtype) : tni_check_scalar_fits(&start, dtype));
-    TN_TRY(integers ? whole(&end, dtype) : tni_check_scalar_fits(&end, dtype));
+    TN_TRY(integers ? whole_in(&start, dtype) : tni_check_scalar_fits(&start, dtype));
+    TN_TRY(integers ? whole_in(&end, dtype) : tni_check_scalar_fits(&end, dtype));
     TN_TRY(sized(tn_ints_of(&a->steps, 1), dtype, a->device, TN_FORMAT_CONTIGUOUS, 0, &t));
     tn_status st = a->steps > 0 ? tn__linspace_(t, start, end, &same) : TN_OK;
     tn_tensor_unref(&same);
@@ -383,13 +397,6 @@ tn_status tni_composite_linspace(const void *args, tn_tensor **rets) {
     else
         tn_tensor_unref(&t);
     return st;
-}
-
-static tn_scalar rounded_to(tn_scalar s, int32_t dtype) {
-    _Alignas(16) unsigned char number[16];
-    tni_scalar_store(&s, dtype, number);
-    tni_scalar_load(dtype, number, &s);
-    return s;
 }
 
 /* The exponents are made and raised in double, so that a float result is rounded once. The ends of
