@@ -110,7 +110,7 @@ newaxis = None
 
 _SUBMODULES = frozenset({
     "accelerator", "amp", "comm", "autograd", "backends", "cuda", "distributed", "distributions",
-    "fft", "func", "quasirandom",
+    "classes", "fft", "func", "quasirandom",
     "hub", "jit", "linalg", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "profiler", "random", "serialization", "signal", "sparse",
     "special", "testing", "types", "utils", "version", "compiler", "cpu",

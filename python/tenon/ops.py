@@ -65,6 +65,8 @@ def __getattr__(name: str) -> Namespace:
         globals()[name] = _namespaces[name]
         if name in _COLLECTIVES:
             import_module("tenon.distributed._operators")
+        elif name == "profiler":
+            import_module("tenon.profiler")
     return _namespaces[name]
 
 

@@ -16,6 +16,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Any
 
+from tenon import ops, overrides
 from tenon._plugin.native import Library
 
 __all__ = [
@@ -150,6 +151,25 @@ class record_function(ContextDecorator):  # noqa: N801 - PyTorch's name
         trace: TracebackType | None,
     ) -> None:
         _library.check(_lib.tn_profiler_pop())
+
+
+def _enter_span(name: str, args: str | None = None) -> record_function:
+    """`ops.profiler._record_function_enter`: a span for programs that cannot say `with`, such as
+    recorded graphs; _exit_span ends it."""
+    return record_function(name, args).__enter__()
+
+
+def _exit_span(span: record_function) -> Any:
+    if overrides.has_torch_function((span,)):  # a graph is being recorded
+        return overrides.handle_torch_function(ops.profiler._record_function_exit, (span,), span)
+    if not isinstance(span, record_function):
+        raise RuntimeError(f"_record_function_exit() expects a span, not {type(span).__name__}")
+    span.__exit__(None, None, None)
+
+
+for _name in ("_record_function_enter", "_record_function_enter_new"):
+    ops.define("profiler", _name, _enter_span)
+ops.define("profiler", "_record_function_exit", _exit_span)
 
 
 def mark(name: str) -> None:

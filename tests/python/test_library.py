@@ -374,3 +374,13 @@ def test_operators_of_the_table_are_copied_and_pickled_as_themselves() -> None:
         assert pickle.loads(pickle.dumps(op)) is op
     assert copy.deepcopy({aten.mm: 1}) == {aten.mm: 1}
     assert aten.mm.default._overloadpacket is aten.mm
+
+
+def test_classes_of_libraries_do_not_exist() -> None:
+    """Programs try them and go on without; they may make the module's path empty."""
+    with pytest.raises(RuntimeError, match=r"class 'acme\.Engine', but it does not exist"):
+        tn.classes.acme.Engine()
+    assert not hasattr(tn.classes, "__path__")
+    assert not hasattr(tn.classes.acme, "__path__")
+    with pytest.raises(ImportError, match="no_such"):
+        tn.classes.load_library("/no_such_library.so")

@@ -123,6 +123,25 @@ def test_decorator_and_the_older_name() -> None:
     assert names(p).count("decorated") == 2
 
 
+@pytest.mark.parametrize("enter", ["_record_function_enter", "_record_function_enter_new"])
+def test_spans_by_operators(enter: str) -> None:
+    """What a graph calls, which has no `with`."""
+    graph = tn.fx.Graph()
+    x = graph.placeholder("x")
+    span = graph.call_function(getattr(tn.ops.profiler, enter), ("outer", None))
+    y = graph.call_function(tn.neg, (x,))
+    tn.ops.profiler._record_function_exit(tn.fx.Proxy(span))
+    graph.output(graph.call_function(tn.exp, (y,)))
+    module = tn.fx.GraphModule(tn.nn.Module(), graph)
+    with profile() as p:
+        module(tn.ones(3))
+    times = {e.name: (e.start, e.start + e.cpu_time_total) for e in p.events()}
+    assert times["outer"][0] <= times["aten::neg"][0] <= times["aten::neg"][1] <= times["outer"][1]
+    assert times["outer"][1] <= times["aten::exp"][0]
+    with pytest.raises(RuntimeError, match="expects a span, not Tensor"):
+        tn.ops.profiler._record_function_exit(tn.ones(1))
+
+
 def test_mistakes() -> None:
     with profile(), pytest.raises(RuntimeError, match="running already"):
         profile().start()
