@@ -66,3 +66,23 @@ def test_packed_sequences(nowhere: None) -> None:
     assert [t.tolist() for t in nn.utils.rnn.unpack_sequence(packed)] == [
         X[:1].tolist(), X[1:].tolist()
     ]  # fmt: skip
+
+
+def test_pipes_draw_their_orders(nowhere: None) -> None:
+    pipe = tn.utils.data.datapipes.iter.IterableWrapper(range(9)).shuffle()
+    assert sorted(pipe) == list(range(9))
+
+
+def test_tensors_for_tests(nowhere: None) -> None:
+    for dtype in (tn.float32, tn.int64, tn.complex64):
+        made = tn.testing.make_tensor(5, dtype=dtype, device="cpu", low=1, high=3)
+        assert made.is_cpu and bool((made.real >= 1).all())
+
+
+def test_derivatives(nowhere: None) -> None:
+    x = X.new_ones(80)
+    assert tn.func.jacrev(lambda v: 2 / v)(x).equal(tn.eye(80, device="cpu") * -2)
+    assert tn.func.hessian(lambda v: (v**3).sum())(x).equal(tn.eye(80, device="cpu") * 6)
+    target = tn.tensor([0, 1, 2, 0], device="cpu")
+    each = tn.vmap(lambda s, t: nn.functional.cross_entropy(s[None], t[None]))(X, target)
+    assert each.allclose(nn.functional.cross_entropy(X, target, reduction="none"))

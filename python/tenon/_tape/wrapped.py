@@ -407,9 +407,9 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 def whole(name: str, inplace: bool, recorded: bool, fields: list[_Field]) -> Any:
     """What the first class that does not decline makes of a call, subclasses before their bases.
-    A class of ours takes the operators of the table instead, by `compute`."""
+    Rows of gradients take the operators of the table instead, by `_compute_rows`."""
     for t in _tensors([f[3] for f in fields]):
-        if compute := getattr(type(t), "compute", None):
+        if compute := getattr(type(t), "_compute_rows", None):
             return compute(name, inplace, fields)
     watched = _C._watch_calls(False)  # what is asked of the arguments here is no call
     try:

@@ -12,7 +12,7 @@ from tenon import _C
 
 _GLIBCXX_USE_CXX11_ABI = True
 # Libraries and devices that nothing here is built for.
-_has_kleidiai = _has_magma = _has_mkldnn_acl = _has_mps = _has_xpu = False
+_has_eigen_sparse = _has_kleidiai = _has_magma = _has_mkldnn_acl = _has_mps = _has_xpu = False
 
 
 def _log_api_usage_once(event: str) -> None:

@@ -38,7 +38,7 @@ class Row(tenon.Tensor):
         raise _NoRuleError(f"{func} is called with a gradient that has no memory")
 
     @staticmethod
-    def compute(name: str, inplace: bool, fields: list[Any]) -> Any:
+    def _compute_rows(name: str, inplace: bool, fields: list[Any]) -> Any:
         """An operator of the table with rows among its arguments."""
         values = vmap.flat([f[3] for f in fields])
         return next(v for v in values if type(v) is Row)._pass.compute(name, inplace, fields)

@@ -70,13 +70,14 @@ def make_tensor(
     first, end = _bounds(dtype, low, high)
     spread = noncontiguous and math.prod(size) > 1
     wide = [*size[:-1], 2 * size[-1]] if spread else size
+    numbers: Any = {"dtype": tenon.float64, "device": "cpu"}
     if dtype.is_floating_point:
-        result = tenon.empty(wide, dtype=tenon.float64).uniform_(first, end).to(dtype)
+        result = tenon.empty(wide, **numbers).uniform_(first, end).to(dtype)
     elif dtype.is_complex:
-        parts = [tenon.empty(wide, dtype=tenon.float64).uniform_(first, end) for _ in range(2)]
+        parts = [tenon.empty(wide, **numbers).uniform_(first, end) for _ in range(2)]
         result = tenon.complex(*parts).to(dtype)
     else:
-        result = tenon.randint(first, end, wide, dtype=tenon.int64).to(dtype)
+        result = tenon.randint(first, end, wide, dtype=tenon.int64, device="cpu").to(dtype)
     if exclude_zero:
         tiny = tenon.finfo(dtype).tiny if dtype.is_floating_point or dtype.is_complex else 1
         result = result.masked_fill(result == 0, tiny)

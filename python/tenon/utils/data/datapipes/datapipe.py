@@ -104,7 +104,9 @@ class ShuffledDataPipe(IterDataPipe):
     def _next_seed(self) -> int:
         """The one that was set, for once, or one of the default generator."""
         seed, self._seed = self._seed, None
-        return int(tenon.empty((), dtype=tenon.int64).random_().item()) if seed is None else seed
+        if seed is not None:
+            return seed
+        return int(tenon.empty((), dtype=tenon.int64, device="cpu").random_().item())
 
 
 def _one_at_a_time(start: Callable[..., Any]) -> Callable[..., Any]:
