@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include <tenon/args_index.h>
+#include <tenon/args_parts.h>
 #include <tenon/ops_create.h>
 #include <tenon/ops_index.h>
 #include <tenon/ops_pointwise.h>
@@ -13,6 +14,7 @@
 #include "copy_priv.h"
 #include "infer_priv.h"
 #include "op_index.h"
+#include "op_parts.h"
 #include "plan_priv.h"
 #include "repeated_priv.h"
 #include "rule_priv.h"

@@ -11,7 +11,8 @@ from table import Op
 FAMILIES = (
     "pointwise", "reduce", "along", "last", "fold", "product", "linear", "loss", "total", "join",
     "reshape", "flatten", "permute", "transpose", "parts", "each", "dims", "strided",
-    "spread", "samples", "outer", "classes", "as",
+    "spread", "samples", "outer", "classes", "as", "einsum",
+    "channels", "squeeze", "repeat", "conv", "embedding", "norm",
 )  # fmt: skip
 
 
@@ -19,9 +20,9 @@ def check(op: Op) -> None:
     word, _, rest = op.entry.get("vmap", "each").partition(" ")
     if word not in FAMILIES:
         raise op.fail(f"vmap '{word}' is none of {', '.join(FAMILIES)}")
-    if word == "fold" and not rest.isdigit():
-        raise op.fail("vmap 'fold' has the rank of one sample behind it")
-    for name in rest.split() if word not in ("fold", "as") else ():
+    if word in ("fold", "conv") and not rest.isdigit():
+        raise op.fail(f"vmap '{word}' has the rank of one sample behind it")
+    for name in rest.split() if word not in ("fold", "conv", "as") else ():
         if name not in {a.name for a in op.args}:
             raise op.fail(f"vmap names '{name}', which is no argument")
     if word == "parts" and op.entry.get("forward", "custom") == "custom":

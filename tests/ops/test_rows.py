@@ -17,7 +17,7 @@ SIZE = 3
 NO_RULE = {
     "_as_strided", "_cholesky_solve", "_conv", "_conv_backward_input", "_conv_backward_weight",
     "_cross_entropy", "_embedding_backward", "_embedding_gather", "_fft_weigh", "_grid_sample",
-    "_grid_sample_grid", "_grid_sample_input", "_index_backward", "_index_cleared", "_nll_loss",
+    "_grid_sample_grid", "_grid_sample_input", "_index_backward", "_nll_loss",
     "_nll_loss_backward", "_nll_loss_gather", "_sddmm", "_spmm",
     "_upsample_bilinear2d_backward", "_upsample_nearest2d_backward", "embedding",
 }  # fmt: skip

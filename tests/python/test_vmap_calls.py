@@ -21,6 +21,15 @@ ROW = tn.randn(3, 4, dtype=tn.float64, generator=G)
 ONE = tn.randn(3, dtype=tn.float64, generator=G)
 LEFT = tn.randn(4, 4, dtype=tn.float64, generator=G)
 WORDS = tn.tensor([[0, 3, 1, 2], [2, 2, 0, 1], [3, 1, 0, 0]])
+FLAGS, PLACES = tn.tensor([[0, 1], [1, 1], [-1, 0]]), tn.tensor([2, 0])
+
+
+def set_items(y: Any, x: Any) -> Any:
+    y[0] = 1.5
+    y[1, 1:3] = x[0, :2]
+    y[..., None, -1] = x[:, :1]
+    return y
+
 
 CALLS: dict[str, tuple[Callable[..., Any], Any]] = {
     "T": (lambda x: x.T, MATRIX), "mT": (lambda x: x.mT, CUBE), "mH": (lambda x: x.mH, CUBE),
@@ -158,6 +167,64 @@ CALLS |= {
     "windows": (lambda x: x.unfold(0, 2, 1), CUBE), "part": (lambda x: x.narrow(0, 1, 1), CUBE),
     "padded": (lambda x: F.pad(x, (1, -1, 2, 0), value=3.0), CUBE),
     "as pairs": (lambda x: tn.view_as_real(tn.complex(x, x * 2)), ROW),
+    "squeezed": (lambda x: x[None, :, :1].squeeze(), CUBE),
+    "repeated": (lambda x: x.repeat(2, 1, 3), MATRIX), "tiled": (lambda x: x.tile(2), MATRIX),
+    "tiled more": (lambda x: tn.tile(x, (2, 1, 2)), MATRIX),
+    "conv of weights": (lambda w: F.conv1d(CUBE[0], w, padding=1), CUBE[:, :, :4, :3]),
+    "conv of both": (
+        lambda x, w, b: F.conv1d(x, w, b, stride=2), (CUBE, CUBE[:, :, :4, :3], MATRIX[:, 0, :2])),
+    "conv of one": (lambda x, w: F.conv1d(x[0], w), (CUBE, CUBE[:, :, :4, :2])),
+    "conv of groups": (
+        lambda x, w: F.conv1d(x, w, groups=2), (CUBE, CUBE[:, :, :2, :2])),
+    "conv of groups' weights": (
+        lambda w: F.conv1d(CUBE[1], w, groups=2), CUBE[:, :, :2, :2]),
+    "conv of biases": (lambda b: F.conv1d(CUBE[1], LEFT[:, :, None], b), MATRIX[:, 0]),
+    "transposed conv": (
+        lambda x, w: F.conv_transpose1d(x, w, groups=2), (CUBE, MATRIX[..., :2, None])),
+    "transposed conv of weights": (
+        lambda w: F.conv_transpose1d(CUBE[1], w, stride=2), MATRIX[..., :2, None]),
+    "embedding of tables": (lambda t: F.embedding(WORDS, t), MATRIX),
+    "embedding of both": (lambda t, i: F.embedding(i, t), (MATRIX, WORDS)),
+    "embedding with padding": (lambda t: F.embedding(WORDS, t, padding_idx=1), MATRIX),
+    "layer_norm of weights": (lambda x, w: F.layer_norm(x, (4,), w, w * 2), (MATRIX, ROW)),
+    "layer_norm of biases": (lambda b: F.layer_norm(LEFT, (4,), None, b), ROW),
+    "rms_norm of weights": (lambda w: F.rms_norm(LEFT, (4,), w), ROW),
+    "median": (lambda x: x.median(0).values, CUBE),
+    "kthvalue": (lambda x: x.kthvalue(2, 1).indices, CUBE),
+    "diff": (lambda x: x.diff(dim=0), CUBE), "diff of more": (
+        lambda x: x.diff(prepend=x[..., :1]), CUBE),
+    "addr": (lambda x, v: tn.addr(x, v, v, beta=2, alpha=0.5), (MATRIX, ROW)),
+    "scatter": (lambda x, i: x.scatter(0, i[None], x), (MATRIX, WORDS)),
+    "scatter a number": (lambda x, i: x.scatter(1, i[:, None], 7.0), (MATRIX, WORDS)),
+    "scatter_add": (lambda x, i: x.scatter_add(0, i[None], LEFT), (MATRIX, WORDS)),
+    "index_add": (lambda x: x.index_add(0, PLACES, x[:2], alpha=2), MATRIX),
+    "index_copy": (lambda x: x.index_copy(1, PLACES, LEFT[:, :2]), MATRIX),
+    "index_fill": (lambda x: x.index_fill(0, PLACES, 3.0), MATRIX),
+    "index_add of places": (lambda x, i: x.index_add(0, i, LEFT), (MATRIX, WORDS)),
+    "searchsorted": (lambda x, y: tn.searchsorted(x.sort().values, y), (ROW, ROW.flip(0))),
+    "new zeros": (lambda x: x.new_zeros(4) + x, ROW),
+    "new numbers": (lambda x: x.new_full((2, 4), 3) * x, ROW),
+    "written items": (lambda x: set_items(x.clone(), x), MATRIX),
+    "interpolate, nearest": (lambda x: F.interpolate(x[None], scale_factor=2), CUBE),
+    "einsum of one": (lambda x: tn.einsum("ij->ji", x), MATRIX),
+    "einsum of all": (lambda x, y: tn.einsum("bij, jk", x, y), (CUBE[..., :4], MATRIX)),
+    "einsum beside one": (lambda x: tn.einsum("ij,kj", LEFT, x), MATRIX),
+    "einsum of more": (lambda x: tn.einsum("...ab,...cb->...ac", x, LEFT[:, :3]), CUBE[..., :3]),
+    "einsum of more, open": (lambda x: tn.einsum("...Ba,c", x, LEFT[0]), CUBE),
+    "places": (lambda x, i: x[i], (MATRIX, WORDS)), "place": (lambda x, i: x[i[0]], (CUBE, FLAGS)),
+    "places of one": (lambda i: LEFT[i], WORDS), "one's places": (lambda x: x[PLACES], MATRIX),
+    "places of two": (lambda x, i: x[i, :, i.flip(0)[:, None]], (CUBE, FLAGS)),
+    "pairs of places": (lambda x, i: x[i, i[:, None] * 0 + PLACES, ..., None], (CUBE, FLAGS)),
+    "places behind": (lambda x, i: x[:, i], (MATRIX, WORDS)),
+    "places and a number": (lambda x, i: x[i, 1], (MATRIX, WORDS)),
+    "mask": (lambda x, i: x[i.bool() | True], (MATRIX, WORDS)),
+    "batch_norm": (lambda x: F.batch_norm(x, None, None, training=True), CUBE),
+    "batch_norm of weights": (
+        lambda x, w: F.batch_norm(x, None, None, w, LEFT[0], True), (CUBE, MATRIX[:, 0])),
+    "batch_norm, frozen": (
+        lambda x: F.batch_norm(x, LEFT[0], LEFT[1] ** 2, LEFT[2], LEFT[3]), CUBE),
+    "batch_norm, own statistics": (
+        lambda x, m: F.batch_norm(x, m, LEFT[1] ** 2), (CUBE, MATRIX[:, 0])),
     "zeros": (lambda x: (x * 1).zero_() + x, CUBE), "fill": (lambda x: (x * 1).fill_(2), CUBE),
 }  # fmt: skip
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ast
 import re
+import string
 from collections.abc import Callable
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 import tenon
@@ -289,15 +291,167 @@ def convert(call: Call) -> Any:
     return call.wrap(call.func(*args, **{k: call.all(v) for k, v in call.kwargs.items()}))
 
 
+def put(call: Call) -> Any:
+    """Writes to what numbers, slices, None and Ellipsis say."""
+    x, index, value = call.args
+    parts = index if isinstance(index, tuple) else (index,)
+    if not call.maps(x) or not all(map(_is_plain, parts)):
+        return NotImplemented
+    place = (slice(None), *parts)
+    rank = x._batch[place].dim() - 1
+    if call.maps(value):
+        if value.dim() > rank:
+            return NotImplemented
+        value = value._batch.reshape(call.size, *[1] * (rank - value.dim()), *value.shape)
+    x._batch[place] = value
+    return None
+
+
+def _is_plain(part: Any) -> bool:
+    plain = isinstance(part, int | slice | type(None) | type(...))
+    return plain and not isinstance(part, bool)
+
+
 def item(call: Call) -> Any:
-    """Numbers, slices, None and Ellipsis; tensors as indices go one by one."""
+    """Numbers, slices, None and Ellipsis, behind tensors of places; others go one by one."""
     x, index = call.args
     parts = index if isinstance(index, tuple) else (index,)
-    plain = (int, slice, type(None), type(...))
-    if not call.maps(x) or not all(isinstance(p, plain) and p is not True and p is not False
-                                   for p in parts):  # fmt: skip
+    front = list(takewhile(_is_places, parts))
+    rest = parts[len(front) :]
+    if not all(map(_is_plain, rest)) or (front and any(isinstance(p, int) for p in rest)):
         return NotImplemented
-    return call.wrap(x._batch[(slice(None), *parts)])
+    if not any(map(call.maps, front)):
+        return call.wrap(x._batch[(slice(None), *parts)]) if call.maps(x) else NotImplemented
+    rank = max(t.dim() for t in front)
+    places = [
+        t._batch.reshape(call.size, *[1] * (rank - t.dim()), *t.shape) if call.maps(t) else t
+        for t in front
+    ]
+    if call.maps(x):
+        every = tenon.arange(call.size, device=x.device)
+        places.insert(0, every.view(-1, *[1] * rank))
+    return call.wrap(call.all(x)[(*places, *rest)])
+
+
+def _is_places(value: Any) -> bool:
+    """A tensor of whole numbers, which is no mask."""
+    if not isinstance(value, tenon.Tensor) or value.dtype in (tenon.bool, tenon.uint8):
+        return False
+    return not (value.is_floating_point() or value.is_complex())
+
+
+def fact(call: Call) -> Any:
+    """What strides tell is the same for every element."""
+    return call.func(call.element(call.args[0], 0)) if call.size else NotImplemented
+
+
+def squeeze(call: Call, entry: Entry) -> Any:
+    x = call.args[0]
+    return call.wrap(x._batch.squeeze([d + 1 for d, n in enumerate(x.shape) if n == 1]))
+
+
+def repeat(call: Call, entry: Entry) -> Any:
+    """How often along each dimension; tile takes missing ones in front for 1."""
+    x, counts = call.args[0], call.args[1:]
+    if len(counts) == 1 and isinstance(counts[0], list | tuple):
+        counts = counts[0]
+    counts = list(call.kwargs.get("repeats", call.kwargs.get("dims", counts)))
+    more = len(counts) - x.dim()
+    if more < 0 and call.name != "tile":
+        return NotImplemented
+    batch = x._batch.reshape(call.size, *[1] * more, *x.shape)
+    return call.wrap(batch.repeat(1, *[1] * -more, *counts))
+
+
+def conv(call: Call, entry: Entry) -> Any:
+    """Weights of each element are groups of one convolution."""
+    values, rank = _values(call, entry), int(entry.detail)
+    x, weight, bias = (values[n] for n in ("input", "weight", "bias"))
+    if not call.maps(weight) and not call.maps(bias):
+        return fold(call, entry)
+    if x.dim() not in (rank, rank + 1):
+        return NotImplemented
+    whole = x.unsqueeze(0) if x.dim() == rank else x
+    values["weight"] = call.spread(weight).flatten(0, 1)
+    values["bias"] = None if bias is None else call.spread(bias).flatten()
+    if call.maps(x) or values["groups"] != 1 or "transpose" in call.name:
+        values["groups"] *= call.size
+        whole = call.spread(whole).transpose(0, 1).flatten(1, 2)
+    out = _called(call, entry, values | {"input": whole})
+    out = out.unflatten(1, (call.size, -1)).transpose(0, 1)
+    return call.wrap(out.squeeze(1) if x.dim() == rank else out)
+
+
+def embedding(call: Call, entry: Entry) -> Any:
+    """Rows of each element's table are those of one long one."""
+    values = _values(call, entry)
+    weight, indices = values["weight"], values["indices"]
+    if not call.maps(weight):
+        return last(call, entry)
+    if values["padding_idx"] != -1 or values["scale_grad_by_freq"] or values["sparse"]:
+        return NotImplemented
+    rows, places = weight.shape[0], call.spread(indices)
+    if not _lie_within(places, rows):
+        return NotImplemented  # the loop says so
+    first = tenon.arange(0, call.size * rows, rows, device=places.device)
+    places = places + first.view(-1, *[1] * indices.dim())
+    return call.wrap(call.func(call.all(weight).flatten(0, 1), places))
+
+
+def _lie_within(places: Any, rows: int) -> bool:
+    while hasattr(places, "_batch"):  # of an outer vmap
+        places = places._batch
+    return not bool(((places < 0) | (places >= rows)).any())
+
+
+def norm(call: Call, entry: Entry) -> Any:
+    """Weights of each element come afterwards."""
+    values = _values(call, entry)
+    x, weight, bias = (values.get(n) for n in ("input", "weight", "bias"))
+    if not call.maps(weight) and not call.maps(bias):
+        return last(call, entry)
+    plain = {"input": call.all(x)} | {n: None for n in ("weight", "bias") if n in values}
+    out = _called(call, entry, values | plain)
+    out = call.wrap(out) if call.maps(x) else out
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
+
+
+def einsum(call: Call, entry: Entry) -> Any:
+    """A letter more for the operands that are mapped, and for the result."""
+    equation, operands = call.args
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    free = next((c for c in string.ascii_letters if c not in equation), None)
+    if free is None or len(terms) != len(operands):
+        return NotImplemented
+    if not arrow:  # what stands once, in order, behind what no letter stands for
+        letters = inputs.replace(",", "").replace(".", "")
+        output = "..." * ("..." in inputs)
+        output += "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    pairs = zip(terms, operands, strict=True)
+    made = ",".join(free + t if call.maps(x) else t for t, x in pairs)
+    return call.wrap(call.func(f"{made}->{free}{output}", [call.all(x) for x in operands]))
+
+
+def channels(call: Call, entry: Entry) -> Any:
+    """Channels of each element are channels of one batch; statistics that are kept are its own."""
+    values = _values(call, entry)
+    x = values["input"]
+    others = [values[n] for n in ("running_mean", "running_var", "weight", "bias")]
+    if x.dim() < 2 or (values["training"] and others[0] is not None):
+        return NotImplemented
+    if not values["training"]:
+        if any(map(call.maps, others)):
+            return NotImplemented
+        values["input"] = x._batch.flatten(0, 1)
+        return call.wrap(_called(call, entry, values).unflatten(0, (call.size, -1)))
+    for name in ("weight", "bias"):
+        if values[name] is not None:
+            values[name] = call.spread(values[name]).reshape(-1)
+    turned = call.spread(x).transpose(0, 1)
+    values["input"] = turned.flatten(1, 2)
+    return call.wrap(_called(call, entry, values).view(turned.shape).transpose(0, 1))
 
 
 def loss(call: Call, entry: Entry) -> Any:
@@ -452,7 +606,8 @@ def _called(call: Call, entry: Entry, values: dict[str, Any]) -> Any:
     named = {
         a["name"]: values[a["name"]] for a in entry.args
         if a["name"] not in needed
-        and (a["default"] is None or values[a["name"]] != literal(a["default"]))
+        and (a["default"] is None or isinstance(values[a["name"]], tenon.Tensor)
+             or values[a["name"]] != literal(a["default"]))
     }  # fmt: skip
     return call.func(*(values[name] for name in needed), **named)
 
@@ -477,8 +632,8 @@ def spread(call: Call, entry: Entry) -> Any:
             values[name] = call.spread(value)
         elif call.maps(value) or holds_mapped(call, value):
             return NotImplemented
-        elif name in _SIZES and isinstance(value, list | tuple):
-            values[name] = [call.size, *value]
+        elif name in _SIZES and a["type"].startswith("int["):
+            values[name] = [call.size, *([value] if isinstance(value, int) else value)]
         elif name in _DIMS:
             every = value is None or value == []
             if every and a["type"] != "Dims":
@@ -489,7 +644,8 @@ def spread(call: Call, entry: Entry) -> Any:
             if held[-1] - held[0] + 1 != len(held):  # what they choose would come in front
                 return NotImplemented
             values[name] = [None, *value]
-    return call.wrap(_called(call, entry, values))
+    out = _called(call, entry, values)
+    return call.args[0] if call.is_inplace else call.wrap(out)
 
 
 def samples(call: Call, entry: Entry) -> Any:
@@ -554,13 +710,14 @@ FAMILIES: dict[str, Callable[[Call, Entry], Any]] = {
     "fold": fold, "product": product, "linear": linear, "loss": loss, "total": total, "join": join,
     "reshape": reshape, "flatten": flatten, "permute": permute, "transpose": transpose,
     "parts": parts, "strided": strided, "spread": spread, "samples": samples, "outer": outer,
-    "classes": classes, "as": parts,
+    "classes": classes, "as": parts, "einsum": einsum, "channels": channels,
+    "squeeze": squeeze, "repeat": repeat, "conv": conv, "embedding": embedding, "norm": norm,
 }  # fmt: skip
 # These take their dimensions one by one, or look at every argument themselves.
-LOOSE = {"reshape", "permute", "product", "linear", "transpose"}
+LOOSE = {"reshape", "permute", "product", "linear", "transpose", "repeat"}
 ANY_PLACE = {
     "pointwise", "product", "linear", "join", "loss", "parts", "last", "spread", "samples", "outer",
-    "classes", "as",
+    "classes", "as", "einsum", "channels", "conv", "embedding", "norm",
 }  # fmt: skip
 
 
@@ -571,10 +728,15 @@ def _of_python(name: str) -> Callable[[Call], Any] | None:
     return _of_signs(name)
 
 
+_MEMBERS: dict[str, Callable[[Call], Any]] = {
+    "__getitem__": item, "__setitem__": put, "_lies_channels_last": fact,
+}  # fmt: skip
+
+
 @cache
 def _of_signs(name: str) -> Callable[[Call], Any] | None:
-    if name == "__getitem__":
-        return item
+    if name in _MEMBERS:
+        return _MEMBERS[name]
     if name in ("__matmul__", "__rmatmul__"):
         return product
     sign = name.strip("_").removeprefix("r") if name.startswith("__r") else name.strip("_")
@@ -598,8 +760,7 @@ def apply(call: Call) -> Any:
     """The call on all elements; NotImplemented: there is no rule for it."""
     rule = _of_python(call.name)
     if rule is not None:
-        first = rule is not item or call.maps(call.args[0] if call.args else None)
-        return rule(call) if first else NotImplemented
+        return rule(call)
     for entry in table().find(call.name):
         if entry.family not in LOOSE and not entry.takes(call):
             continue
