@@ -283,6 +283,25 @@ def test_truth_values_are_indices(index: Any) -> None:
     assert tn.vmap(lambda row: row[index])(x).equal(want)
 
 
+def test_what_an_element_refuses_all_refuse() -> None:
+    x = tn.ones(3, 2)
+
+    def rows_of_all(v: Any) -> Any:
+        v = v.clone()
+        v[:] = tn.arange(6.0).view(3, 2)
+        return v
+
+    with pytest.raises(RuntimeError, match="shape|size"):
+        tn.vmap(rows_of_all)(x)
+    target = tn.zeros(3, dtype=tn.int64)
+    with pytest.raises(ValueError, match="is not a valid value for reduction"):
+        tn.vmap(lambda v, t: F.cross_entropy(v, t, reduction="some"))(x, target)
+    with pytest.raises(IndexError):
+        tn.vmap(lambda v, i: v[i])(x, target + 2)
+    with pytest.raises(IndexError):
+        tn.vmap(lambda v, i: F.embedding(i, v[:, None]))(x, target + 2)
+
+
 def test_an_argument_behind_the_first_may_be_mapped_alone_or_in_a_list() -> None:
     x, y = tn.arange(6.0).view(3, 2), tn.arange(6.0).view(3, 2) * 10
     one, place = tn.ones(2), tn.tensor([1, 0, 1])

@@ -299,9 +299,9 @@ def put(call: Call) -> Any:
         return NotImplemented
     place = (slice(None), *parts)
     rank = x._batch[place].dim() - 1
+    if isinstance(value, tenon.Tensor) and value.dim() > rank:
+        return NotImplemented
     if call.maps(value):
-        if value.dim() > rank:
-            return NotImplemented
         value = value._batch.reshape(call.size, *[1] * (rank - value.dim()), *value.shape)
     x._batch[place] = value
     return None
@@ -451,7 +451,7 @@ def channels(call: Call, entry: Entry) -> Any:
             values[name] = call.spread(values[name]).reshape(-1)
     turned = call.spread(x).transpose(0, 1)
     values["input"] = turned.flatten(1, 2)
-    return call.wrap(_called(call, entry, values).view(turned.shape).transpose(0, 1))
+    return call.wrap(_called(call, entry, values).reshape(turned.shape).transpose(0, 1))
 
 
 def loss(call: Call, entry: Entry) -> Any:
@@ -675,7 +675,8 @@ def classes(call: Call, entry: Entry) -> Any:
     values = _values(call, entry)
     x, target, reduction = values["input"], values["target"], values["reduction"]
     plain = values["weight"] is None and not values.get("label_smoothing")
-    if not plain or not 1 <= x.dim() <= 2 or target.dim() != x.dim() - 1:
+    known = plain and reduction in ("mean", "sum", "none")
+    if not known or not 1 <= x.dim() <= 2 or target.dim() != x.dim() - 1:
         return NotImplemented
     x, target = (call.spread(t) for t in (x, target))
     values |= {"input": x.reshape(-1, x.shape[-1]), "target": target.reshape(-1)}
