@@ -4,12 +4,13 @@ exception, import nothing, and take time and memory in proportion to the file.""
 from __future__ import annotations
 
 import builtins
+import contextlib
 import io
 import json
 import re
 import sys
 import warnings
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 import tenon as tn
 from tenon import _program
+from tenon._program.traced import Layout
 from tenon.io.errors import FileFormatError
 from tenon.utils import _pytree
 
@@ -71,6 +73,23 @@ def test_structures_name_nothing_to_import(load: Any, kind: str, context: Any) -
     with pytest.raises(FileFormatError, match="structure"):
         load(traced(structure(kind, context)))
     assert "this" not in sys.modules
+
+
+class Picky:
+    """A program's own container, which takes tensors alone."""
+
+    def __init__(self, held: Any) -> None:
+        assert isinstance(held[0], tn.Tensor)
+
+
+def test_structures_in_containers_of_a_programs_own() -> None:
+    _pytree.register_pytree_node(Picky, lambda p: ([p.held], None), lambda held, _: Picky(*held))
+    leaf = _pytree.tree_structure(0)
+    for longest, fits in ((1, True), (None, True), (-1, False)):
+        held = _pytree.TreeSpec(deque, longest, [leaf])
+        layout = Layout(_pytree.TreeSpec(Picky, None, [held]), [None], [0])
+        with contextlib.nullcontext() if fits else pytest.raises(ValueError, match="maxlen"):
+            layout._check()
 
 
 def test_structures_that_come_back() -> None:

@@ -109,6 +109,21 @@ class Layout:
             raise ValueError("a tensor is there twice, or a number that is none")
         if self.spec.num_leaves != count:
             raise ValueError("the structure has another number of leaves")
+        if _is_known(self.spec):
+            self.spec.unflatten(self.fixed)
+
+
+def _is_known(spec: _pytree.TreeSpec) -> bool:
+    """Whether a structure is of Python's own kinds. Puts those together that stand in one of the
+    program's own, which alone knows what it takes for contents: raises what that raises."""
+    known = [_is_known(c) for c in spec.children_specs]
+    own = spec.is_leaf() or spec.type.__module__ in ("builtins", "collections")
+    if all(known) and (own or hasattr(spec.type, "_fields")):
+        return True
+    for child, is_known in zip(spec.children_specs, known, strict=True):
+        if is_known:
+            child.unflatten([None] * child.num_leaves)
+    return False
 
 
 # ---- Recording -----------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def grouped_mm(
         raise RuntimeError("Bias not supported yet")
     if (offs is not None) != any(flat):
         raise RuntimeError(
-            "grouped_mm: offs goes with a matrix of two dimensions, and with nothing else"
+            "Have to provide offsets if there is a 2d matrix, or no offset if both matrices are 3d"
         )
     if offs is None:
         return tenon.bmm(mat_a, mat_b).to(out_dtype or mat_a.dtype)
