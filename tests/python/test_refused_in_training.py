@@ -234,7 +234,7 @@ LAYERS: dict[str, tuple[str, Call]] = {
     ),
     "groups of a vector": ("have to be 2 or 3 dimensional", lambda t: groups(t, (8,), (2, 16, 8))),
     "groups without ends": (
-        "grouped_mm: offs goes with a matrix of two dimensions",
+        "Have to provide offsets if there is a 2d matrix",
         lambda t: groups(t, (4, 8), (2, 8, 16)),
     ),
     "pooled to two lengths": (
