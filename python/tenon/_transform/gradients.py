@@ -346,9 +346,9 @@ class _Linear(_Called):
 
     def push(self, *tangents: Any) -> Any:
         """The result's tangents for those of the primals."""
-        rows, some = self.rows, self.levels
-        given = [lift(t, some).expand_as(r) for t, r in zip(flat(tangents), rows, strict=True)]
-        pairs = [(r, t) for r, t in zip(rows, given, strict=True) if r.requires_grad]
+        some, both = self.levels, zip(flat(tangents), self.rows, strict=True)
+        given = [(r, lift(t, some).expand_as(r)) for t, r in both]
+        pairs = [(r, t) for r, t in given if r.requires_grad]
         found: Any = [None] * len(self.wanted)
         if pairs:
             found = tenon.autograd.grad(

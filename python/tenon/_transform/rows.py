@@ -67,11 +67,7 @@ class _Pass:
         values = [_as_tensor(v, a["type"]) for v, a in zip(values, entry.args, strict=True)]
         args = tuple(v for v, f in zip(values, fields) if not f[1])
         kwargs = {f[0]: v for v, f in zip(values, fields) if f[1]}
-        level = self.level
-        call = vmap_calls.Call(
-            entry.py_name, _C._op(name), args, kwargs, level.number, level.size, vmap.batched,
-            vmap.is_batched, level.randomness,
-        )  # fmt: skip
+        call = vmap.call_of(entry.py_name, _C._op(name), args, kwargs, self.level)
         with tenon.set_grad_enabled(self.recorded):
             out = vmap_rules.by_entry(call, entry)
         if out is NotImplemented:

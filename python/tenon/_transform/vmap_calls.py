@@ -49,6 +49,13 @@ class Call:
         """The batch; a tensor that is not mapped is repeated."""
         return value._batch if self.maps(value) else value.expand(self.size, *value.shape)
 
+    def of_rank(self, value: Any, rank: int) -> Any:
+        """The batch behind a mapped tensor, its elements with so many dimensions, new ones first;
+        other values as they are."""
+        if not self.maps(value) or value.dim() == rank:
+            return self.all(value)
+        return value._batch.reshape(self.size, *[1] * (rank - value.dim()), *value.shape)
+
     def wrap(self, result: Any) -> Any:
         if isinstance(result, tenon.Tensor):
             return self.batched(result, self.level)

@@ -52,14 +52,9 @@ def pointwise(call: Call, entry: Entry | None = None) -> Any:
     common = full[0].dtype if common is None and full else common
 
     def aligned(value: Any) -> Any:
-        if not call.maps(value):
-            return value
-        batch = value._batch
-        if value.dim() == 0 and rank > 0 and _same_kind(batch.dtype, common):
-            batch = batch.to(common)
-        if value.dim() == rank:
-            return batch
-        return batch.reshape(call.size, *[1] * (rank - value.dim()), *batch.shape[1:])
+        batch = call.of_rank(value, rank)
+        number = call.maps(value) and value.dim() == 0 and rank > 0
+        return batch.to(common) if number and _same_kind(batch.dtype, common) else batch
 
     args = [aligned(a) for a in call.args]
     out = call.func(*args, **{k: aligned(v) for k, v in call.kwargs.items()})
@@ -301,9 +296,7 @@ def put(call: Call) -> Any:
     rank = x._batch[place].dim() - 1
     if isinstance(value, tenon.Tensor) and value.dim() > rank:
         return NotImplemented
-    if call.maps(value):
-        value = value._batch.reshape(call.size, *[1] * (rank - value.dim()), *value.shape)
-    x._batch[place] = value
+    x._batch[place] = call.of_rank(value, rank)
     return None
 
 
@@ -323,10 +316,7 @@ def item(call: Call) -> Any:
     if not any(map(call.maps, front)):
         return call.wrap(x._batch[(slice(None), *parts)]) if call.maps(x) else NotImplemented
     rank = max(t.dim() for t in front)
-    places = [
-        t._batch.reshape(call.size, *[1] * (rank - t.dim()), *t.shape) if call.maps(t) else t
-        for t in front
-    ]
+    places = [call.of_rank(t, rank) for t in front]
     if call.maps(x):
         every = tenon.arange(call.size, device=x.device)
         places.insert(0, every.view(-1, *[1] * rank))
