@@ -61,6 +61,116 @@ static void faults_leave_no_trace(void **state) {
     tn_ffi_scope_unref(&s);
 }
 
+static void lengths_that_are_none(void **state) {
+    static const struct {
+        const char *text, *words;
+    } faulty[] = {
+        {"y[3]", "column 2: f has no pointer parameter 'y'"},
+        {"n[3]", "column 2: f has no pointer parameter 'n'"},
+        {"x", "column 2: '[' is expected"},
+        {"3[n]", "column 1: a parameter's name is expected"},
+        {"x[n] z", "column 6: ',' is expected"},
+        {"x[n],", "column 6: a parameter's name is expected"},
+        {"x[m]", "column 3: the length 'm' is no parameter"},
+    };
+    (void)state;
+    tn_ffi_scope *s = scope_with(NULL, "void f(int n, double *x);");
+    tn_ffi_function *f = tn_ffi_functions(s);
+    for (size_t i = 0; i < sizeof faulty / sizeof faulty[0]; i++) {
+        assert_int_equal(tn_ffi_set_lengths(s, f, faulty[i].text), TN_E_VALUE);
+        assert_non_null(strstr(tn_error_last()->message, faulty[i].words));
+    }
+    assert_int_equal(tn_ffi_set_lengths(s, f, "x[2 * n] "), TN_OK);
+    assert_int_equal(f->params[1].ndims, 1);
+    assert_int_equal(f->params[1].dims[0].factor, 2);
+    tn_ffi_scope_unref(&s);
+}
+
+static void refused(tn_status st, tn_status want, const char *words) {
+    assert_int_equal(st, want);
+    assert_non_null(strstr(tn_error_last()->message, words));
+}
+
+static void compare(void *ctx, void *result, void **args) {
+    const int *a, *b;
+    memcpy(&a, args[0], sizeof a);
+    memcpy(&b, args[1], sizeof b);
+    const int order = (*a > *b) - (*a < *b);
+    memcpy(result, &order, sizeof order);
+    ++*(int *)ctx;
+}
+
+static void what_is_missing(void **state) {
+    tn_ffi_scope *s = NULL;
+    tn_ffi_closure *closure = NULL;
+    const tn_ffi_op op = {.struct_size = sizeof op, .dtype = -1, .name = "ctest::f"};
+    const char *name = NULL;
+    void *code = NULL;
+    int64_t value;
+    (void)state;
+    refused(tn_ffi_scope_new(NULL, NULL, NULL), TN_E_VALUE, "a new scope needs a place");
+    refused(tn_ffi_scope_new("libnowhere.so.1", NULL, &s), TN_E_IO, "no library 'libnowhere.so.1'");
+    assert_null(s);
+    s = scope_with(NULL, "double f(double x); enum { A };");
+    tn_ffi_function *f = tn_ffi_functions(s);
+    refused(tn_ffi_declare(NULL, ""), TN_E_VALUE, "needs a scope and a text");
+    refused(tn_ffi_declare(s, NULL), TN_E_VALUE, "needs a scope and a text");
+    refused(tn_ffi_set_lengths(NULL, f, ""), TN_E_VALUE, "need a function and a text");
+    refused(tn_ffi_set_lengths(s, NULL, ""), TN_E_VALUE, "need a function and a text");
+    refused(tn_ffi_set_lengths(s, f, NULL), TN_E_VALUE, "need a function and a text");
+    refused(tn_ffi_resolve(NULL, f), TN_E_VALUE, "the scope or the function is NULL");
+    refused(tn_ffi_resolve(s, NULL), TN_E_VALUE, "the scope or the function is NULL");
+    refused(tn_ffi_closure_new(NULL, compare, NULL, &closure, &code), TN_E_VALUE,
+            "a closure needs a signature");
+    refused(tn_ffi_closure_new(f, NULL, NULL, &closure, &code), TN_E_VALUE,
+            "a closure needs a signature");
+    refused(tn_ffi_closure_new(f, compare, NULL, NULL, &code), TN_E_VALUE,
+            "a closure needs a signature");
+    refused(tn_ffi_closure_new(f, compare, NULL, &closure, NULL), TN_E_VALUE,
+            "a closure needs a signature");
+    refused(tn_ffi_operator(f, &op, &name), TN_E_VALUE, "made of a resolved function");
+    refused(tn_ffi_operator(NULL, &op, &name), TN_E_VALUE, "made of a resolved function");
+    refused(tn_ffi_operator(f, NULL, &name), TN_E_VALUE, "made of a resolved function");
+    refused(tn_ffi_operator(f, &op, NULL), TN_E_VALUE, "made of a resolved function");
+    assert_false(tn_ffi_constant_at(s, 0, NULL, &value));
+    assert_false(tn_ffi_constant_at(s, 0, &name, NULL));
+    assert_false(tn_ffi_constant_at(NULL, 0, &name, &value));
+    assert_null(tn_ffi_functions(NULL));
+    assert_null(tn_ffi_records(NULL));
+    assert_int_equal(tn_ffi_dtype(-1), -1);
+    assert_int_equal(tn_ffi_dtype(TN_FFI_POINTER), -1);
+    assert_int_equal(tn_ffi_dtype(TN_FFI_U16), TN_I16);
+    tn_ffi_call(f, &value, NULL); /* it has no address: nothing is called */
+    tn_ffi_call(NULL, &value, NULL);
+    tn_ffi_closure_free(NULL);
+    tn_ffi_scope_unref(NULL);
+    tn_ffi_scope_unref(&s);
+}
+
+static void results_of_operators(void **state) {
+    (void)state;
+    if (tn_ffi_available() != TN_OK) skip();
+    tn_ffi_scope *s = scope_with("libm.so.6", "double erf(double x);");
+    tn_ffi_function *f = tn_ffi_functions(s);
+    const char *name = NULL;
+    char wide[200];
+    memset(wide, 'n', sizeof wide - 1);
+    wide[sizeof wide - 1] = 0;
+    tn_ffi_op op = {.struct_size = sizeof op, .dtype = TN_F16, .name = "ctest::g"};
+    assert_int_equal(tn_ffi_resolve(s, f), TN_OK);
+    const int32_t none[] = {TN_F16, TN_BF16, TN_C64};
+    for (int i = 0; i < 3; i++) {
+        op.dtype = none[i];
+        refused(tn_ffi_operator(f, &op, &name), TN_E_DTYPE, "a result's dtype is bool, an integer");
+    }
+    op.dtype = -1;
+    op.name = wide;
+    refused(tn_ffi_operator(f, &op, &name), TN_E_VALUE, "name has at most 94 characters");
+    op.name = NULL;
+    refused(tn_ffi_operator(f, &op, &name), TN_E_VALUE, "name has at most 94 characters");
+    tn_ffi_scope_unref(&s);
+}
+
 static void a_call(void **state) {
     (void)state;
     if (tn_ffi_available() != TN_OK) skip();
@@ -73,15 +183,6 @@ static void a_call(void **state) {
     tn_ffi_call(f, &result, args);
     assert_true(result == 1024);
     tn_ffi_scope_unref(&s);
-}
-
-static void compare(void *ctx, void *result, void **args) {
-    const int *a, *b;
-    memcpy(&a, args[0], sizeof a);
-    memcpy(&b, args[1], sizeof b);
-    const int order = (*a > *b) - (*a < *b);
-    memcpy(result, &order, sizeof order);
-    ++*(int *)ctx;
 }
 
 static void a_callback(void **state) {
@@ -141,9 +242,10 @@ static void an_operator(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(types_are_data), cmocka_unit_test(faults_leave_no_trace),
-        cmocka_unit_test(a_call),         cmocka_unit_test(a_callback),
-        cmocka_unit_test(an_operator),
+        cmocka_unit_test(types_are_data),  cmocka_unit_test(faults_leave_no_trace),
+        cmocka_unit_test(a_call),          cmocka_unit_test(a_callback),
+        cmocka_unit_test(an_operator),     cmocka_unit_test(lengths_that_are_none),
+        cmocka_unit_test(what_is_missing), cmocka_unit_test(results_of_operators),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,10 +37,12 @@ static void assert_reads(const char *source, const char *expected) {
     assert_string_equal(seen, expected);
 }
 
-static void assert_refused(const char *source, int expected_line) {
+static void assert_refused(const char *source, const char *words, int expected_line) {
     char seen[512];
     int line = 0;
-    if (!read(source, seen, &line)) fail_msg("%s was read", source);
+    const char *fault = read(source, seen, &line);
+    if (!fault) fail_msg("%s was read", source);
+    assert_string_equal(fault, words);
     assert_int_equal(line, expected_line);
 }
 
@@ -60,41 +62,54 @@ static void strings(void **state) {
 }
 
 static void refusals(void **state) {
-    static const char *const faulty[] = {
-        "",
-        "[]",
-        "{",
-        "{\"a\"}",
-        "{\"a\":}",
-        "{\"a\":1,}",
-        "{a:1}",
-        "{\"a\":1}x",
-        "{\"a\":01}",
-        "{\"a\":+1}",
-        "{\"a\":1.}",
-        "{\"a\":.5}",
-        "{\"a\":1e}",
-        "{\"a\":tru}",
-        "{\"a\":NaN}",
-        "{\"a\":'x'}",
-        "{\"a\":\"x}",
-        "{\"a\":\"\\x\"}",
-        "{\"a\":\"\\ud800\"}",
-        "{\"a\":\"\\udc00\"}",
-        "{\"a\":\"\\u0000\"}",
-        "{\"a\":\"\t\"}",
-        "{\"a\":[1}",
-        "{\"a\":[1,]}",
-        "{\"a\":1,\"a\":2}",
-        "{\"a\":\"\xc0\x80\"}",
-        "{\"a\":\"\xed\xa0\x80\"}",
-        "{\"a\":\"\xff\"}",
-        "{\"a\":\"\xe2\x82\"}",
-        "{\"a\":/**/1}",
+    static const struct {
+        const char *source, *words;
+    } faulty[] = {
+        {"", "an object is expected"},
+        {"[]", "an object is expected"},
+        {"{", "a string is expected"},
+        {"{\"a\"}", "':' is expected"},
+        {"{\"a\":}", "a value is expected"},
+        {"{\"a\":", "the text ends early"},
+        {"{\"a\":1,}", "a string is expected"},
+        {"{a:1}", "a string is expected"},
+        {"{\"a\":1}x", "there is more after the object"},
+        {"{\"a\":1", "',' or '}' is expected"},
+        {"{\"a\":1 \"b\":2}", "',' or '}' is expected"},
+        {"{\"a\":01}", "a number starts with 0"},
+        {"{\"a\":+1}", "a value is expected"},
+        {"{\"a\":-}", "a number lacks digits"},
+        {"{\"a\":1.}", "a number lacks digits"},
+        {"{\"a\":.5}", "a value is expected"},
+        {"{\"a\":1e}", "a number lacks digits"},
+        {"{\"a\":tru}", "a value is expected"},
+        {"{\"a\":NaN}", "a value is expected"},
+        {"{\"a\":'x'}", "a value is expected"},
+        {"{\"a\":\"x}", "a string has no end"},
+        {"{\"a\":\"\\x\"}", "a backslash is followed by no escape"},
+        {"{\"a\":\"\\u00g0\"}", "a backslash is followed by no escape"},
+        {"{\"a\":\"\\u00", "a backslash is followed by no escape"},
+        {"{\"a\":\"\\", "a backslash is followed by no escape"},
+        {"{\"a\":\"\\ud800\"}", "half of a surrogate pair"},
+        {"{\"a\":\"\\ud800\\u0041\"}", "half of a surrogate pair"},
+        {"{\"a\":\"\\ud800\\ue000\"}", "half of a surrogate pair"},
+        {"{\"a\":\"\\udc00\"}", "half of a surrogate pair"},
+        {"{\"a\":\"\\u0000\"}", "a string holds a NUL character"},
+        {"{\"a\":\"\t\"}", "a string holds a control character"},
+        {"{\"a\":\"\037\"}", "a string holds a control character"},
+        {"{\"a\":[1}", "',' or ']' is expected"},
+        {"{\"a\":[1,]}", "a value is expected"},
+        {"{\"a\":1,\"a\":2}", "an object has the same name twice"},
+        {"{\"a\":\"\xc0\x80\"}", "a string is not UTF-8"},
+        {"{\"a\":\"\xed\xa0\x80\"}", "a string is not UTF-8"},
+        {"{\"a\":\"\xff\"}", "a string is not UTF-8"},
+        {"{\"a\":\"\xe2\x82\"}", "a string is not UTF-8"},
+        {"{\"a\":/**/1}", "a value is expected"},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof faulty / sizeof faulty[0]; i++) assert_refused(faulty[i], 1);
-    assert_refused("{\n\"a\": \"\\n\\n\",\n\"b\" 1}", 3);
+    for (size_t i = 0; i < sizeof faulty / sizeof faulty[0]; i++)
+        assert_refused(faulty[i].source, faulty[i].words, 1);
+    assert_refused("{\n\"a\": \"\\n\\n\",\n\"b\" 1}", "':' is expected", 3);
 }
 
 static void limits(void **state) {
@@ -104,13 +119,13 @@ static void limits(void **state) {
     strcpy(deep, "{\"a\":");
     memset(deep + 5, '[', 100);
     deep[105] = '\0';
-    assert_refused(deep, 1);
+    assert_refused(deep, "values are nested too deeply", 1);
     for (int i = 0; i < 70; i++)
         at += (size_t)snprintf(wide + at, sizeof wide - at, "\"k%d\":1,", i);
-    assert_refused(wide, 1);
+    assert_refused(wide, "an object has too many names", 1);
     memset(name + 2, 'n', 300);
     strcpy(name + 302, "\":1}");
-    assert_refused(name, 1);
+    assert_refused(name, "names are too long", 1);
 }
 
 /* Every prefix and every one-byte change of a manifest is read or refused, and nothing worse. */

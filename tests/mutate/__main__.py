@@ -45,7 +45,8 @@ ROOMS = {
     "nn": ["tests/ops", *LAYERS, *python("init flex_attention amp")],
     "autograd": [*TAPE, *LEFT],
     "dispatch/operators/sparse": SPARSE,
-    "dispatch/program": [*PROGRAMS, *python("fusion deferred capture programs export_parts"),
+    "dispatch/program": [*PROGRAMS, *python("fusion deferred capture programs export_parts "
+                                             "refused_program_files"),
                          "tests/plugins/test_program_device.py"],
     "dispatch/added": ["tests/plugins", *python("library cpp_extension compile fusion")],
     "dispatch/call": ["tests/ops", "tests/plugins", *TAPE, *SPARSE,

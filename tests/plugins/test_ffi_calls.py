@@ -446,10 +446,52 @@ MALFORMED = [
     ("int x;", 6, "only functions"),
     ("int f(int a[", 13, "']' is expected"),
     ("typedef int int_t; typedef int int_t;", 37, "there is a type 'int_t' already"),
-]
+    (f"int {'n' * 101}(void)", 5, "the name is longer than 100 characters"),
+    (f"void f(int (*a){'(int (*)' * 15}(void){')' * 15})", 137, "nested too deeply"),
+    (f"struct s {{ int a{'[1]' * 16}; }};", 63, "nested too deeply"),
+    ("struct s { int a[x]; };", 18, "a whole number is expected"),
+    ("struct s { int a[1x]; };", 18, "a whole number is expected"),
+    ("struct s { int a[0]; };", 19, "an array has 1 to 1048576 elements"),
+    ("struct s { int a[1048577]; };", 25, "an array has 1 to 1048576 elements"),
+    ("struct s { int a[2; };", 19, "']' is expected"),
+    ("struct s { double a[1048576]; };", 29, "the struct is too large"),
+    ("struct s { char a[1048576], b; };", 30, "the struct is too large"),
+    ("struct s { int; };", 15, "a field's name is expected"),
+    ("struct s { void a; };", 18, "a field cannot be void"),
+    ("struct s { int a b; };", 18, "';' is expected"),
+    ("struct s { int a; }; struct s { int b; };", 32, "struct s has its fields already"),
+    ("struct s { struct s { int a; } b; };", 36, "struct s has its fields already"),
+    (f"struct s {{ char {', '.join(f'c{i}' for i in range(257))}; }};", 1447, "at most 256 fields"),
+    ("struct 3 { int a; };", 8, "the struct's name is expected"),
+    ("enum 3 { A };", 6, "the enum's name is expected"),
+    ("enum e { 3 };", 10, "a constant's name is expected"),
+    ("enum e { A = x };", 14, "a whole number is expected"),
+    ("enum e { A B };", 12, "',' or '}' is expected"),
+    ("enum e { A = -2147483649 };", 25, "a constant of an enum is an int"),
+    ("enum e { A = 2147483647, B };", 28, "a constant of an enum is an int"),
+    ("enum e f(void)", 8, "there is no 'enum e'"),
+    ("enum e { A }; enum e { B };", 23, "there is an 'enum e' already"),
+    ("int f(int (*a b)(void))", 15, "'\\)' is expected"),
+    ("int f(int (*a) b)", 16, "'\\(' is expected"),
+    ("int f(int n, double x[n*n*n*n])", 29, "a length has at most 3 factors"),
+    ("int f(double x[2147483648])", 26, "a length is a number above 0"),
+    ("int f(double x[2147483647*2*2])", 30, "a length is a number above 0"),
+    ("int f(double x[1][1][1][1][1])", 28, "an array has at most 4 lengths"),
+    ("int f(struct nowhere s[2])", 26, "struct nowhere is declared without its fields"),
+    ("int f(void a[2])", 16, "an array's element cannot be void"),
+    ("struct nowhere f(void)", 18, "struct nowhere is declared without its fields"),
+    ("void f(void, int)", 12, "a parameter cannot be void"),
+    (f"int f({', '.join(['int'] * 33)})", 166, "a function has at most 32 parameters"),
+    ("typedef int *;", 14, "the type's name is expected"),
+    ("typedef int a[3];", 17, "an array cannot be a type of its own"),
+    ("int f(void) int g(void)", 13, "';' is expected"),
+    *((f"{words} f(void)", 1, "these words make no type") for words in (
+        "long long long", "short long", "char int", "char short", "char long", "int int",
+        "short short", "char char", "unsigned unsigned", "signed signed")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "column", "words"), MALFORMED, ids=[m[0] for m in MALFORMED])
+@pytest.mark.parametrize(("text", "column", "words"), MALFORMED, ids=[m[0][:60] for m in MALFORMED])
 def test_malformed_declarations(text: str, column: int, words: str) -> None:
     with pytest.raises(ValueError, match=words) as info:
         tn.ffi.library().cdef(text)
