@@ -16,6 +16,9 @@
  *
  * A file without weights has none, nor has one of an earlier Tenon, which does not look behind the data.
  *
+ * The parts stand in this order with nothing between them but zeros up to the next multiple, and so do
+ * the weights: a byte that is another one is seen, wherever it stands.
+ *
  * In version 2 a number that follows from a size says how it goes on from the one before it. In version
  * 3 the outputs are followed by the rules of values: what sizes of results have to follow from. A
  * program is written in the oldest version that can hold it, which older readers know. */
@@ -38,6 +41,10 @@ typedef struct tni_file_sums {
     unsigned char magic[8];
     uint32_t count, sum;
 } tni_file_sums;
+
+static inline uint64_t tni_file_aligned(uint64_t n) {
+    return (n + TNI_FILE_ALIGN - 1) / TNI_FILE_ALIGN * TNI_FILE_ALIGN;
+}
 
 static inline uint64_t tni_file_hash(const void *bytes, uint64_t n) {
     const unsigned char *at = bytes;

@@ -39,6 +39,7 @@ typedef struct reader {
     const unsigned char *at, *end;
     const unsigned char *sum; /* checksums of weights, NULL: a file of before they were written */
     uint32_t nsums, nweights;
+    uint64_t data_n;  /* bytes of the weights so far, with what fills them up */
     const tn_op **op; /* by number in the file */
     int32_t nops;
     tn_status st; /* the first failure; everything reads as 0 after it */
@@ -183,20 +184,28 @@ static tn_status check_weight(reader *r, const tni_pvalue *v, const void *bytes,
         v->name ? v->name : "");
 }
 
+/* What fills a part up, which has n bytes, is zeros. */
+static bool filled(const unsigned char *part, uint64_t n) {
+    for (uint64_t i = n; i < tni_file_aligned(n); i++)
+        if (part[i]) return false;
+    return true;
+}
+
 /* A tensor over the file's memory, or a copy of it on its device. */
 static tn_status weight(reader *r, tni_pvalue *v, uint64_t at, uint64_t n) {
     const tn_device cpu = {0, 0};
     int64_t numel;
     tn_tensor *t = NULL;
     TN_TRY(tni_numel(v->ndim, v->shape, tn_dtype_size(v->dtype), &numel));
-    if (n != (uint64_t)(numel * tn_dtype_size(v->dtype)) || at % TNI_FILE_ALIGN ||
-        at > r->h.data_n || n > r->h.data_n - at)
-        return damaged(r, "a weight does not lie within the data");
-    TN_TRY(check_weight(r, v, r->file->data + r->h.data_at + at, n));
+    unsigned char *bytes = r->file->data + r->h.data_at + r->data_n;
+    if (n != (uint64_t)(numel * tn_dtype_size(v->dtype)) || at != r->data_n ||
+        n > r->h.data_n - at || !filled(bytes, n))
+        return damaged(r, "a weight does not lie where the one before it ends");
+    r->data_n += tni_file_aligned(n);
+    TN_TRY(check_weight(r, v, bytes, n));
     atomic_fetch_add_explicit(&r->file->refs, 1, memory_order_relaxed);
-    tn_status st =
-        tn_tensor_from_foreign(v->dtype, cpu, v->ndim, v->shape, NULL,
-                               r->file->data + r->h.data_at + at, 0, mapping_unref, r->file, &t);
+    tn_status st = tn_tensor_from_foreign(v->dtype, cpu, v->ndim, v->shape, NULL, bytes, 0,
+                                          mapping_unref, r->file, &t);
     if (st != TN_OK) {
         mapping_unref(r->file);
         return st;
@@ -428,12 +437,13 @@ static tn_status check_header(reader *r) {
         return tn_fail(TN_E_VALUE, -1,
                        "the file has version %u, and this Tenon reads up to %d: write it again",
                        (unsigned)h->version, TNI_FILE_VERSION);
-    bool inside = h->graph_at >= sizeof *h && h->graph_at <= f->n &&
-                  h->graph_n <= f->n - h->graph_at && h->data_at <= f->n &&
-                  h->data_n <= f->n - h->data_at && h->data_at % TNI_FILE_ALIGN == 0;
+    bool inside = h->graph_at == sizeof *h && h->graph_n <= f->n - sizeof *h &&
+                  h->data_at == sizeof *h + tni_file_aligned(h->graph_n) && h->data_at <= f->n &&
+                  h->data_n <= f->n - h->data_at && h->data_n % TNI_FILE_ALIGN == 0;
     if (h->bytes != sizeof *h || h->zero || !inside)
         return damaged(r, "its header points out of the file, which may be cut off");
-    if (tni_file_hash(f->data + h->graph_at, h->graph_n) != h->hash)
+    if (tni_file_hash(f->data + h->graph_at, h->graph_n) != h->hash ||
+        !filled(f->data + h->graph_at, h->graph_n))
         return damaged(r, "the graph is not what was written");
     r->at = f->data + h->graph_at;
     r->end = r->at + h->graph_n;
@@ -470,6 +480,7 @@ static tn_status read_graph(reader *r) {
     for (int32_t i = 0; i < p->nvalues && r->h.version > 2; i++)
         take_derived(r, &p->value[i].rule, &p->value[i].nrules);
     if (r->st == TN_OK && r->at != r->end) fault(r, "something follows the graph");
+    if (r->st == TN_OK && r->data_n != r->h.data_n) fault(r, "something follows the weights");
     if (r->st == TN_OK && r->sum && r->nsums != r->nweights) fault(r, "checksums of no weights");
     if (r->st == TN_OK) r->st = tn_program_verify(p);
     if (r->st == TN_OK) r->st = tni_p_settle(p);

@@ -48,10 +48,6 @@ static uint64_t bytes_of(const tn_tensor *t) {
     return (uint64_t)(t->v.numel * tn_view_itemsize(&t->v));
 }
 
-static uint64_t aligned(uint64_t n) {
-    return (n + TNI_FILE_ALIGN - 1) / TNI_FILE_ALIGN * TNI_FILE_ALIGN;
-}
-
 /* ---- The graph ---------------------------------------------------------------------------------*/
 
 static void put_values(tni_sink *s, const tn_program *p) {
@@ -72,7 +68,7 @@ static void put_values(tni_sink *s, const tn_program *p) {
         if (v->role != TNI_P_WEIGHT) continue;
         put_u64(s, at);
         put_u64(s, bytes_of(v->t));
-        at += aligned(bytes_of(v->t));
+        at += tni_file_aligned(bytes_of(v->t));
     }
 }
 
@@ -204,7 +200,7 @@ static tn_status put_graph(tni_sink *s, const tn_program *p, uint32_t version) {
 
 static void pad(tni_sink *s) {
     static const char zeros[TNI_FILE_ALIGN];
-    tni_sink_bytes(s, zeros, aligned(s->n) - s->n);
+    tni_sink_bytes(s, zeros, tni_file_aligned(s->n) - s->n);
 }
 
 /* sum: where the checksums of the weights go. */

@@ -242,7 +242,7 @@ static void test_damaged_files(void **state) {
     tn_program *p = record(), *q = NULL;
     uint64_t n, seed = 1;
     (void)state;
-    unsigned char *good = file_of(p, &n), *bad = malloc(n);
+    unsigned char *good = file_of(p, &n), *bad = malloc(n + 64);
     assert_non_null(bad);
     uint64_t data = u64_at(good, 32), sums = data + u64_at(good, 40);
     assert_true(data < sums && sums < n);
@@ -265,14 +265,17 @@ static void test_damaged_files(void **state) {
             try_file(bad, n);
         }
     }
-    for (uint64_t k = data; k < n; k++) { /* a value wrong, or a checksum */
-        const float two[2] = {0};
-        int fills = k < sums && (k - data) % 64 >= sizeof two;
+    for (uint64_t bit = 0; bit < 8 * n; bit++) { /* a bit wrong anywhere, and what fills up */
         memcpy(bad, good, n);
-        bad[k] ^= 1;
-        assert_int_equal(tn_program_parse(bad, n, &q), fills ? TN_OK : TN_E_VALUE);
-        tn_program_unref(&q);
+        bad[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        assert_int_equal(tn_program_parse(bad, n, &q), TN_E_VALUE);
+        assert_null(q);
     }
+    memcpy(bad, good, n);
+    memset(bad + sums, 0, 64); /* more data, and no checksums */
+    bad[40] += 64;
+    assert_int_equal(tn_program_parse(bad, sums + 64, &q), TN_E_VALUE);
+    assert_non_null(strstr(tn_error_last()->message, "something follows the weights"));
     assert_int_equal(tn_program_parse(good, sums, &q), TN_OK);
     run_pair(q, 1, 2, 2 * 3 + 8, 2 * 8 + 8);
     tn_program_unref(&q);
