@@ -86,6 +86,22 @@ def with_sums(
     return whole[: len(whole) - len(programs.sums(parts, data))] + head + listed
 
 
+def filled_up(at: int) -> bytes:
+    """A byte is no zero, counted from the end of the data."""
+    parts, data, _ = good()
+    raw = bytearray(signed(parts))
+    raw[len(raw) - len(programs.sums(parts, data)) + at] = 1
+    return bytes(raw)
+
+
+def more_data() -> bytes:
+    """64 bytes more of data, and no checksums."""
+    parts, data, _ = good()
+    raw = bytearray(signed(parts)[: -len(programs.sums(parts, data))] + bytes(64))
+    struct.pack_into("<Q", raw, 40, len(data) + 64)
+    return bytes(raw)
+
+
 WHOLE = len(signed(good()[0]))
 NO_PROGRAM = "this is no program: it does not begin as a .tng file does"
 POINTS_OUT = "its header points out of the file, which may be cut off"
@@ -93,7 +109,7 @@ SUMS = "the checksums behind the weights are not what was written"
 NO_KIND = "a value of no kind"
 TOO_MANY = "a count that is too large"
 OTHERS = "with other arguments than it has here"
-OUTSIDE = "a weight does not lie within the data"
+OUTSIDE = "a weight does not lie where the one before it ends"
 
 CASES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "nothing": (NO_PROGRAM, lambda: b""),
@@ -107,7 +123,15 @@ CASES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "a long graph": (POINTS_OUT, lambda: header(24, "Q", WHOLE - 63)),
     "data behind the end": (POINTS_OUT, lambda: header(32, "Q", (WHOLE // 64 + 1) * 64)),
     "data off their place": (POINTS_OUT, lambda: header(32, "Q", 1)),
+    "data further on": (POINTS_OUT, lambda: header(32, "Q", WHOLE // 64 * 64)),
     "long data": (POINTS_OUT, lambda: header(40, "Q", WHOLE)),
+    "data of 12 bytes": (POINTS_OUT, lambda: header(40, "Q", 12)),
+    "a graph behind its place": (POINTS_OUT, lambda: header(16, "Q", 65)),
+    "something behind the graph": (
+        "the graph is not what was written", lambda: filled_up(-len(good()[1]) - 1)
+    ),
+    "something behind a weight": (OUTSIDE, lambda: filled_up(-1)),
+    "something behind the weights": ("something follows the weights", more_data),
     "something in the room for more": (POINTS_OUT, lambda: header(56, "Q", 1)),
     "another hash": ("the graph is not what was written", lambda: header(48, "Q", 1)),
     "sums with another magic": (SUMS, lambda: with_sums(lambda s: None, b"TNGSUMZ\n")),
