@@ -31,11 +31,15 @@ GROW = """
 #define MUTATE_NOT(e) (!(e))
 """
 # All libraries get this; only libtenon has descriptors. A process that a test starts is told by its
-# environment.
+# environment which mutant is on, and in which file it notes what it reaches.
 STATE = """
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 int tni_mutant;
-unsigned char tni_mutate_reached[{size}];
+static unsigned char own[{size}];
+unsigned char *tni_mutate_reached = own;
 __attribute__((visibility("default"))) unsigned char *tn_mutate_{name}_reached(void);
 unsigned char *tn_mutate_{name}_reached(void) {{ return tni_mutate_reached; }}
 __attribute__((visibility("default"))) void tn_mutate_{name}(int number);
@@ -47,8 +51,13 @@ void tn_mutate_{name}(int number) {{
     }}
 }}
 static __attribute__((constructor)) void inherit(void) {{
-    const char *number = getenv("TN_MUTANT");
+    const char *number = getenv("TN_MUTANT"), *file = getenv("TN_REACHED");
     if (number) tn_mutate_{name}(atoi(number));
+    int fd = file ? open(file, O_RDWR) : -1;
+    if (fd < 0) return;
+    void *at = mmap(NULL, sizeof own, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at != MAP_FAILED) tni_mutate_reached = at;
+    close(fd);
 }}
 """
 RESULTS = """
@@ -74,7 +83,7 @@ tn_status tni_mutate_longer(tn_out_meta *out, int last) {
 }
 """
 HEAD = """extern int tni_mutant;
-extern unsigned char tni_mutate_reached[];
+extern unsigned char *tni_mutate_reached;
 int tni_mutate_grow();
 int tni_mutate_longer();
 """

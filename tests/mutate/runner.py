@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import mmap
 import os
 import resource
 import signal
@@ -74,6 +75,22 @@ class Libraries:
         for _, at in self.parts:
             found |= {i for i, b in enumerate(ctypes.string_at(at, self.size)) if b}
         return sorted(found)
+
+
+class Beside:
+    """What processes reach that the tests of this one start."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        path.write_bytes(bytes(size))
+        with path.open("r+b") as file:
+            self.seen = mmap.mmap(file.fileno(), size)
+        os.environ["TN_REACHED"] = str(path)
+
+    def forget(self) -> None:
+        self.seen[:] = bytes(len(self.seen))
+
+    def reached(self) -> list[int]:
+        return [i for i, b in enumerate(self.seen[:]) if b]
 
 
 def quiet() -> None:
@@ -216,12 +233,14 @@ class Runner:
             if pid == 0:
                 quiet()
                 facts = {}
+                beside = Beside(self.folder / f"reached{job}.bin", self.libraries.size)
                 for i in wanted[job :: self.jobs]:
                     self.libraries.forget()
+                    beside.forget()
                     before = time.monotonic()
                     with self.called() as called:
                         how = run_item(self.items[i])
-                    reached = [*self.libraries.reached(), *called]
+                    reached = [*{*self.libraries.reached(), *beside.reached()}, *called]
                     facts[i] = {"how": how, "seconds": time.monotonic() - before,
                                 "reached": reached}  # fmt: skip
                 (self.folder / f"facts{job}.json").write_text(json.dumps(facts), encoding="utf-8")
