@@ -437,6 +437,89 @@ static void test_sizes_of_nothing(void **state) {
     tn_program_unref(&p[1]);
 }
 
+static void given_back(void *ctx) { ++*(int *)ctx; }
+
+static void test_weights_are_given_back(void **state) {
+    const tn_device cpu = {0, 0};
+    float data[2] = {3, 4};
+    const int64_t two = 2;
+    int times = 0;
+    tn_tensor *x = pair(1, 2), *w = NULL, *y = NULL;
+    tn_program *p = NULL;
+    (void)state;
+    assert_int_equal(
+        tn_tensor_from_foreign(TN_F32, cpu, 1, &two, NULL, data, 0, given_back, &times, &w), TN_OK);
+    assert_int_equal(tn_program_begin(&p), TN_OK);
+    assert_int_equal(tn_program_add_input(p, x, "x"), TN_OK);
+    assert_int_equal(tn_program_add_weight(p, w, "w", TN_PROGRAM_PARAMETER), TN_OK);
+    assert_int_equal(tn_mul(x, w, &y), TN_OK);
+    assert_int_equal(tn_program_end(p, (tn_tensors){&y, 1}), TN_OK);
+    tn_tensor_unref(&x);
+    tn_tensor_unref(&w);
+    tn_tensor_unref(&y);
+    run_pair(p, 1, 2, 3, 8);
+    assert_int_equal(times, 0);
+    tn_program_unref(&p);
+    assert_int_equal(times, 1);
+}
+
+/* Two weights of one memory would be two in a file: what is written to one would not reach the other. */
+static void test_weights_that_lie_in_each_other(void **state) {
+    (void)state;
+    for (int writes = 0; writes < 2; writes++) {
+        tn_tensor *x = pair(1, 2), *whole = pair(3, 4), *part = NULL, *y = NULL, *same = NULL;
+        tn_program *p = NULL;
+        void *bytes = NULL;
+        uint64_t n = 0;
+        assert_int_equal(tn_narrow(whole, 0, 0, 1, &part), TN_OK);
+        assert_int_equal(tn_program_begin(&p), TN_OK);
+        assert_int_equal(tn_program_add_input(p, x, "x"), TN_OK);
+        assert_int_equal(tn_program_add_weight(p, whole, "whole", TN_PROGRAM_BUFFER), TN_OK);
+        assert_int_equal(tn_program_add_weight(p, part, "part", TN_PROGRAM_BUFFER), TN_OK);
+        if (writes) assert_int_equal(tn_copy_(whole, x, 0, &same), TN_OK);
+        assert_int_equal(tn_mul(x, part, &y), TN_OK);
+        assert_int_equal(tn_program_end(p, (tn_tensors){&y, 1}), TN_OK);
+        assert_int_equal(tn_program_write(p, &bytes, &n), writes ? TN_E_UNSUPPORTED : TN_OK);
+        if (writes)
+            assert_non_null(strstr(tn_error_last()->message,
+                                   "copy_ writes to a weight that shares memory with another one"));
+        free(bytes);
+        tn_tensor *all[] = {x, whole, part, y, same};
+        for (int i = 0; i < 5; i++) tn_tensor_unref(&all[i]);
+        tn_program_unref(&p);
+    }
+}
+
+/* Inputs are named by the bits of a number: what comes behind the last bit cannot be. */
+static void test_more_inputs_than_bits(void **state) {
+    enum { INPUTS = 66 };
+    tn_program *p[2] = {NULL};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        tn_tensor *x[INPUTS] = {NULL}, *y = NULL;
+        for (int i = 0; i < INPUTS; i++) {
+            int64_t size = 5 + k;
+            assert_int_equal(
+                tn_full(tn_ints_of(&size, i == 0), tn_scalar_float(1), TN_F32, -1, &x[i]), TN_OK);
+        }
+        assert_int_equal(tn_program_begin(&p[k]), TN_OK);
+        for (int i = 0; i < INPUTS; i++) {
+            char name[8];
+            snprintf(name, sizeof name, "x%d", i);
+            assert_int_equal(tn_program_add_input(p[k], x[i], name), TN_OK);
+        }
+        assert_int_equal(tn_add(x[0], x[INPUTS - 1], tn_scalar_int(1), &y), TN_OK);
+        assert_int_equal(tn_program_end(p[k], (tn_tensors){&y, 1}), TN_OK);
+        for (int i = 0; i < INPUTS; i++) tn_tensor_unref(&x[i]);
+        tn_tensor_unref(&y);
+    }
+    assert_int_equal(tn_program_generalize(p[0], p[1], 1, 0, 1, 77, "rows"), TN_OK);
+    assert_int_equal(tn_program_generalize(p[0], p[1], 1, 0, 1, 77, "again"), TN_E_STATE);
+    assert_non_null(strstr(tn_error_last()->message, "dimension 0 of 'x0' is free already"));
+    tn_program_unref(&p[0]);
+    tn_program_unref(&p[1]);
+}
+
 static void test_versions_and_names(void **state) {
     tn_program *p = record(), *q = NULL;
     uint64_t n;
@@ -585,6 +668,9 @@ int main(void) {
         cmocka_unit_test(test_choices),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_numbers_of_two_minds),
+        cmocka_unit_test(test_weights_are_given_back),
+        cmocka_unit_test(test_weights_that_lie_in_each_other),
+        cmocka_unit_test(test_more_inputs_than_bits),
         cmocka_unit_test(test_versions_and_names),
         cmocka_unit_test(test_looks_and_pauses),
         cmocka_unit_test(test_tolerance),

@@ -39,19 +39,22 @@ TAPE = python(
 LEFT = ["tests/ops/test_passes_leave_nothing.py"]
 PROGRAMS = python("compile compile_default compile_graphs compile_random export fx jit script")
 SPARSE = python("sparse sparse_reduce sparse_values")
+REFUSED = python("refused_by_core refused_by_tensors refused_by_arguments refused_in_training")
 # Which tests look at a room's code, the first that fits.
 ROOMS = {
-    "optim": STEPS,
-    "nn": ["tests/ops", *LAYERS, *python("init flex_attention amp")],
-    "autograd": [*TAPE, *LEFT],
+    "optim": [*STEPS, *REFUSED, "tests/plugins/test_optim_parts.py",
+              "tests/plugins/test_made_of_parts.py"],
+    "nn": ["tests/ops", *LAYERS, *REFUSED, *python("init flex_attention amp refused_by_layers")],
+    "autograd": [*TAPE, *LEFT, *REFUSED, *python("autograd_grad rows_at_once")],
     "dispatch/operators/sparse": SPARSE,
     "dispatch/program": [*PROGRAMS, *python("fusion deferred capture programs export_parts "
                                              "refused_program_files"),
                          "tests/plugins/test_program_device.py"],
     "dispatch/added": ["tests/plugins", *python("library cpp_extension compile fusion")],
-    "dispatch/call": ["tests/ops", "tests/plugins", *TAPE, *SPARSE,
+    "dispatch/call": ["tests/ops", "tests/plugins", *TAPE, *SPARSE, *REFUSED,
                       *python("profiler deferred amp capture arrays wrapped mistakes")],
-    "dispatch/operators": ["tests/ops", *python("tensor index random sparse arguments options")],
+    "dispatch/operators": ["tests/ops", *REFUSED,
+                           *python("tensor index random sparse arguments options")],
     "dispatch/door": ["tests/plugins", *python("library")],
     "dispatch/device": ["tests/plugins", *python("capture random threads")],
     "dispatch": [*TAPE, *SPARSE, *LEFT, "tests/ops/test_out_overlap.py",
@@ -61,9 +64,9 @@ ROOMS = {
     "plugins": ["tests/plugins", *python("library command run")],
     "python/src/ffi": ["tests/plugins/test_ffi.py", "tests/plugins/test_ffi_calls.py"],
     "python/src/program": PROGRAMS,
-    "python/src": [*TAPE, *SPARSE, *LEFT, *python("index random storage dtypes arrays arguments "
-        "options overrides tensor_types print lists_as_indices module deferred library special "
-        "serialization vmap_calls saved_subclasses graph call_modes old_orders module_call "
+    "python/src": [*TAPE, *SPARSE, *LEFT, *REFUSED, *python("index random storage dtypes arrays "
+        "arguments options overrides tensor_types print lists_as_indices module deferred library "
+        "special serialization vmap_calls saved_subclasses graph call_modes old_orders module_call "
         "wrapped")],
     "python/tenon/optim": STEPS,
     "python/tenon/distributions": python(

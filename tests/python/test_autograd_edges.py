@@ -183,6 +183,21 @@ def saves_plainly() -> bool:
     return n == 1 and len(seen) == 1
 
 
+def test_what_pack_computes_is_not_packed() -> None:
+    packed: list[Any] = []
+
+    def pack(t: Any) -> Any:
+        packed.append(t)
+        with tn.enable_grad():
+            (t * 2).exp()
+        return t
+
+    with graph.saved_tensors_hooks(pack, lambda t: t):
+        tn.ones(2, requires_grad=True).sin()
+    assert len(packed) == 1
+    assert saves_plainly()
+
+
 class Mark:
     """Lives as long as the hooks that know it."""
 

@@ -420,6 +420,31 @@ def test_later_result_on_ctx_is_collected() -> None:
     dies(computed)
 
 
+def test_what_changed_a_view_is_collected_with_its_base() -> None:
+    class Kept:
+        base: Any
+
+    class Changes(tn.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, kept: Any) -> Any:
+            ctx.mark_dirty(x)
+            ctx.kept = kept
+            return x.mul_(2)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2, None
+
+    def make() -> Any:
+        kept, base = Kept(), leaf(2, 2) * 1
+        Changes.apply(base[0], kept)
+        assert base.grad_fn.name() == "CopySlices"
+        kept.base = base  # its history holds the function, which holds this
+        return weakref.ref(kept)
+
+    dies(make)
+
+
 def test_hooks_that_refer_to_their_tensor_are_collected() -> None:
     class Owner:
         pass

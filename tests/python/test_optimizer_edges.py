@@ -332,6 +332,14 @@ LISTS: list[tuple[type[Exception], str, str, dict[str, Any]]] = [
     (ValueError, "there is no rule 'newton'", "_rule_", {"rule": "newton"}),
     (ValueError, "adagrad: 0 first states for 1 parameters", "_rule_", {"first": []}),
     (RuntimeError, r"adagrad: first states\[0\] has another shape", "_rule_", {"first": ones(3)}),
+    (ValueError, "sgd: 2 gradients for 1 parameters", "_sgd_", {"grads": ones(2) * 2}),
+    (ValueError, "adagrad: 0 steps for 1 parameters", "_rule_", {"steps": []}),
+    (ValueError, "adagrad: 1 third states for 1 parameters", "_rule_", {"third": ones(2)}),
+    (ValueError, "adadelta: 0 second states for 1 parameters", "_rule_", {"rule": "adadelta"}),
+    (ValueError, "nadam: 0 third states for 1 parameters", "_rule_",
+     {"rule": "nadam", "second": ones(2)}),
+    (RuntimeError, r"nadam: third states\[0\] must have the dtype and the device of its step",
+     "_rule_", {"rule": "nadam", "second": ones(2), "third": [tn.ones((), dtype=tn.float64)]}),
 ]  # fmt: skip
 
 
@@ -350,6 +358,9 @@ def test_norms_and_factors_are_of_kinds_that_are_there() -> None:
         tn._C._ops._norms([], 2.0)
     with pytest.raises(RuntimeError, match="the factor must have one element, not 2"):
         tn._C._ops._scale_(ones(2), tn.ones(2))
+    for factor in (tn.ones(2, dtype=tn.float64), tn.ones(())):
+        with pytest.raises(RuntimeError, match="the factor must be one number of float64"):
+            tn._C._ops._scale_step(ones(2), factor)
 
 
 def kernel_step(name: str, device: str, steps: str, rate: Any, rule: int = 1) -> None:

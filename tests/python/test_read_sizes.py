@@ -321,3 +321,21 @@ def test_models_of_onnx_hold_such_sizes() -> None:
     np.testing.assert_array_equal(got[1], [3, 4])
     with pytest.raises(RuntimeError, match="does_not_follow"):
         tests.run_loaded(model, {"x": np.array([3, 4, 5], np.float32)})
+
+
+def test_a_size_that_follows_from_two() -> None:
+    """Steps of a rule go on from each other, in each run."""
+
+    class Flat(tn.nn.Module):
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            y = x.flatten()
+            return tn.arange(y.shape[0]) + y
+
+    rows, columns = (tn.export.Dim(name, min=1, max=50) for name in ("rows", "columns"))
+    run = tn.export.export(
+        Flat(), (tn.ones(2, 3),), dynamic_shapes=({0: rows, 1: columns},)
+    ).module()
+    for size in ((4, 5), (7, 1), (1, 7)):
+        x = tn.rand(*size)
+        want = np.arange(x.numel()) + x.numpy().ravel()
+        np.testing.assert_allclose(run(x).numpy(), want, rtol=1e-6)

@@ -316,3 +316,33 @@ def test_a_file_with(case: str) -> None:
 def test_a_graph_with(case: str) -> None:
     words, make = GRAPHS[case]
     check((ValueError, words, lambda: _program.load(make())))
+
+
+@cache
+def with_rules() -> tuple[Parts, bytes, int]:
+    """Two sizes of a result follow from two free sizes."""
+    whole = programs.cut()
+    reader = programs.Reader(whole)
+    return reader.graph(), whole[reader.data_at :][: reader.data_n], reader.version
+
+
+@pytest.mark.parametrize(
+    ("role", "k", "value"),
+    [("step", -1, 1), ("step", -2, 2), ("derived", -1, 2), ("derived", -1, -1), ("derived", -2, 2),
+     ("derived", -2, -1)],
+)  # fmt: skip
+def test_a_rule_of_nothing(role: str, k: int, value: int) -> None:
+    parts, data, version = with_rules()
+    at = [i for i, p in enumerate(parts) if p.role == role][k]
+    other = [*parts[:at], programs.Part(parts[at].form, value, role), *parts[at + 1 :]]
+    words = "value 1 of the program has a rule of nothing"
+    check((ValueError, words, lambda: _program.load(programs.file_of(other, data, version))))
+
+
+def test_steps_that_are_none() -> None:
+    parts, data, version = with_rules()
+    at = [i for i, p in enumerate(parts) if p.role == "step"][0]
+    for step in (-1, 3):
+        other = [*parts[:at], programs.Part("i", step, "step"), *parts[at + 1 :]]
+        raw = programs.file_of(other, data, version)
+        check((ValueError, "a number without a rule", lambda raw=raw: _program.load(raw)))
