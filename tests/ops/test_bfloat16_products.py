@@ -3,6 +3,10 @@ instruction computes them."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tenon as tn
@@ -10,7 +14,8 @@ import tenon as tn
 RNG = np.random.default_rng(11)
 SIZES = [
     (1, 1, 1), (1, 64, 100), (3, 33, 5), (8, 31, 7), (9, 2, 49), (17, 7, 48), (33, 65, 97),
-    (97, 40, 193), (96, 1025, 47), (5, 2049, 300), (200, 3, 1), (1, 5, 200),
+    (97, 40, 193), (96, 1025, 47), (5, 2049, 300), (200, 3, 1), (1, 5, 200), (32, 32, 32),
+    (48, 286, 529), (290, 257, 80), (16, 512, 257),
 ]  # fmt: skip
 
 
@@ -94,3 +99,14 @@ def test_threads_change_no_bit() -> None:
     for other in results[1:]:
         for x, y in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.skipif("TENON_CPU_ISA" in os.environ, reason="the instruction set is given")
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_without_tiles(isa: str) -> None:
+    """The same by the instruction for pairs of elements where the machine has it, and without."""
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", __file__],
+        env={**os.environ, "TENON_CPU_ISA": isa}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-2000:]

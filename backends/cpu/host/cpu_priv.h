@@ -85,6 +85,8 @@ extern const tn_memory_iface cpu_memory_iface;
 typedef enum cpu_isa { CPU_ISA_BASELINE, CPU_ISA_AVX2, CPU_ISA_AVX512 } cpu_isa;
 cpu_isa cpu_isa_pick(void); /* what runs here, or what TENON_CPU_ISA asks for if lower */
 const char *cpu_isa_name(cpu_isa isa);
+/* Whether tiles of bfloat16 may be multiplied (AMX); the first call asks the system for their registers. */
+bool cpu_isa_tiles(void);
 
 /* ---- copy.c ------------------------------------------------------------------------------------*/
 /* dst[0 .. bytes) = src, past the caches when the block is far larger than them. */
@@ -100,6 +102,7 @@ const char *cpu_os_getenv(const char *name);
 void cpu_os_wait(uint32_t *word, uint32_t value); /* sleeps while *word == value (may wake early) */
 void cpu_os_wake(uint32_t *word, int32_t count);
 cpu_isa cpu_os_isa(void); /* the best instruction set that CPU and system support */
+bool cpu_os_tiles(void); /* CPU and system give this process tile registers and bfloat16 products */
 tn_status cpu_os_thread_start(void *(*fn)(void *), void *arg, uint64_t *ret_id);
 void cpu_os_thread_join(uint64_t id);
 void cpu_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void));

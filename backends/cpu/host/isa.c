@@ -1,4 +1,5 @@
-/* isa.c: which instruction set the kernels are taken from. TENON_CPU_ISA=baseline|avx2|avx512 picks a lower one than the machine has, for tests. */
+/* isa.c: which instruction set the kernels are taken from. TENON_CPU_ISA=baseline|avx2|avx512 picks a lower one
+ * than the machine has, for tests; where it names one, tiles (AMX) are not used. */
 #include <string.h>
 
 #include "cpu_priv.h"
@@ -28,4 +29,9 @@ cpu_isa cpu_isa_pick(void) {
     }
     cpu_host->log(2, "TENON_CPU_ISA is '%s', none of baseline, avx2, avx512; ignored", asked);
     return best;
+}
+
+bool cpu_isa_tiles(void) {
+    const char *asked = cpu_os_getenv("TENON_CPU_ISA");
+    return (!asked || !*asked) && best_isa() == CPU_ISA_AVX512 && cpu_os_tiles();
 }

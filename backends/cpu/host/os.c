@@ -17,6 +17,9 @@
 #include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#endif
 
 /* ---- Memory ------------------------------------------------------------------------------------*/
 
@@ -129,6 +132,20 @@ cpu_isa cpu_os_isa(void) {
     return wide ? CPU_ISA_AVX512 : CPU_ISA_AVX2;
 #else
     return CPU_ISA_BASELINE;
+#endif
+}
+
+bool cpu_os_tiles(void) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    /* The system keeps tile registers for processes that have asked (Linux 5.16). */
+    enum { ASK_FOR_REGISTERS = 0x1023, TILES = 18 };
+    enum { HAS_BF16_PRODUCTS = 1 << 22, HAS_TILES = 1 << 24 };
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    if (!(d & HAS_BF16_PRODUCTS) || !(d & HAS_TILES)) return false;
+    return syscall(SYS_arch_prctl, ASK_FOR_REGISTERS, TILES) == 0;
+#else
+    return false;
 #endif
 }
 

@@ -1,16 +1,18 @@
-/* gemm_bf16.c: products of bfloat16 matrices with the processor's own instruction, which adds the
- * products of two pairs to a float: twice the rate of float, and half the memory.
+/* gemm_bf16.c: products of bfloat16 matrices with the processor's own instructions: those that add
+ * the products of two pairs to a float, or those that multiply tiles (gemm_bf16_units.c).
  *
  * Note [Panels]
  * Pairs of elements that follow each other along the sum stand together in 32 bits. A is packed in strips
- * of ROWS rows and B in panels of COLS columns, pair after pair, with zeros where the matrix ends. A tile
- * of sums stays in registers while a strip and a panel pass by, DEEP pairs at a time. A product of
- * few rows with a matrix whose columns are packed in memory reads that matrix as it is, once.
- * Every sum runs over its pairs in one order, whatever the grid of tiles is. */
+ * of rows and B in panels of columns, pair after pair, with zeros where the matrix ends; a strip for
+ * tiles holds a row's next pairs side by side. Sums stay in registers while a strip and a panel
+ * pass by, some hundred pairs at a time. A product of few rows with a matrix whose columns are packed in
+ * memory reads that matrix as it is, once.
+ * Every sum runs over its pairs in one order, whatever the grid of blocks is. */
 #include <string.h>
 
 #include "copy.h"
 #include "cpu_priv.h"
+#include "gemm_bf16.h"
 #include "gemm_priv.h"
 
 #if defined(__x86_64__) && !defined(CPU_BASELINE_ONLY)
@@ -18,22 +20,22 @@
 
 #define BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
-enum { ROWS = 8, VECTORS = 3, LANES = 16, COLS = VECTORS * LANES };
-enum { DEEP = 512, BLOCK_STRIPS = 12, BLOCK_PANELS = 4, BLOCK_COLS = BLOCK_PANELS * COLS };
+enum { TURNED = BF16_TURNED, LINE = 16, MAX_ROWS = 32, MAX_COLS = 256 };
 enum { FEW = 8, TOGETHER = 4 }; /* rows of a product without packing, columns at once */
 
 typedef struct job {
     const gemm_args *g;
-    uint32_t *a, *b; /* packed: (entry, strip, pair, ROWS), (entry, panel, pair, COLS) */
+    const bf16_unit *unit;
+    uint32_t *a, *b; /* packed: (entry, strip, pair, row), (entry, panel, pair, column) or NULL */
     int64_t pairs, strips, panels, row_blocks, col_blocks;
 } job;
 
 /* ---- Packing -----------------------------------------------------------------------------------*/
 
-/* Lines [first, first + n) of a matrix whose element (line, k) stands at line * ls + k * ks, as
- * (pair, width); lines past n are zeros. */
-static void pack_pairs(const uint16_t *from, int64_t ls, int64_t ks, int64_t k, int64_t n,
-                       int64_t width, uint32_t *to) {
+/* The next n lines of a matrix whose element (line, k) stands at line * ls + k * ks, as (pair, width);
+ * lines past n are zeros. */
+BF16 static void pack_pairs(const uint16_t *from, int64_t ls, int64_t ks, int64_t k, int64_t n,
+                            int64_t width, uint32_t *to) {
     int64_t whole = k / 2;
     if (n < width) memset(to, 0, (size_t)((k + 1) / 2 * width) * sizeof *to);
     if (ks == 1) {
@@ -42,8 +44,9 @@ static void pack_pairs(const uint16_t *from, int64_t ls, int64_t ks, int64_t k, 
         for (int64_t p = 0; p < whole; p++) {
             const uint16_t *x = from + 2 * p * ks, *y = x + ks;
             uint32_t *row = to + p * width;
-            if (ls == 1) {
-                for (int64_t i = 0; i < n; i++) row[i] = x[i] | (uint32_t)y[i] << 16;
+            if (ls == 1 && n % TURNED == 0) {
+                for (int64_t i = 0; i < n; i += TURNED)
+                    for (int64_t l = i; l < i + TURNED; l++) row[l] = x[l] | (uint32_t)y[l] << 16;
             } else {
                 for (int64_t i = 0; i < n; i++) row[i] = x[i * ls] | (uint32_t)y[i * ls] << 16;
             }
@@ -53,49 +56,64 @@ static void pack_pairs(const uint16_t *from, int64_t ls, int64_t ks, int64_t k, 
         for (int64_t i = 0; i < n; i++) to[whole * width + i] = from[i * ls + (k - 1) * ks];
 }
 
+/* The same as (block of TURNED pairs, line, pair of the block). */
+static void pack_turned(const uint16_t *from, int64_t ls, int64_t ks, int64_t k, int64_t n,
+                        int64_t width, uint32_t *to) {
+    for (int64_t at = 0; at < k; at += 2 * TURNED, from += 2 * TURNED * ks, to += TURNED * width) {
+        int64_t here = k - at < 2 * TURNED ? k - at : 2 * TURNED;
+        if (n < width || here < 2 * TURNED) memset(to, 0, (size_t)(TURNED * width) * sizeof *to);
+        if (ks != 1) {
+            uint32_t pairs[TURNED * MAX_ROWS];
+            pack_pairs(from, ls, ks, here, n, width, pairs);
+            cpu_gather_tile(to, TURNED * 4, pairs, width * 4, n, (here + 1) / 2, 4);
+        } else if (here == 2 * TURNED) {
+            for (int64_t i = 0; i < n; i++)
+                memcpy(to + i * TURNED, from + i * ls, TURNED * sizeof *to);
+        } else {
+            for (int64_t i = 0; i < n; i++)
+                memcpy(to + i * TURNED, from + i * ls, (size_t)here * sizeof *from);
+        }
+    }
+}
+
 static tn_status pack_strips(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     const gemm_args *g = j->g;
+    int64_t rows = j->unit->rows;
     for (int64_t s = begin; s < end; s++) {
-        int64_t e = s / j->strips, i = s % j->strips * ROWS, n = g->m - i < ROWS ? g->m - i : ROWS;
+        int64_t e = s / j->strips, i = s % j->strips * rows, n = g->m - i < rows ? g->m - i : rows;
         const uint16_t *a = (const uint16_t *)g->a.data + e * g->a.bs + i * g->a.rs;
-        pack_pairs(a, g->a.rs, g->a.cs, g->k, n, ROWS, j->a + s * j->pairs * ROWS);
+        uint32_t *to = j->a + s * j->pairs * rows;
+        if (j->unit->turned)
+            pack_turned(a, g->a.rs, g->a.cs, g->k, n, rows, to);
+        else
+            pack_pairs(a, g->a.rs, g->a.cs, g->k, n, rows, to);
     }
     return TN_OK;
+}
+
+/* Panel p of an entry from pair `first` on, as the product reads it. */
+static void pack_panel(const job *j, int64_t e, int64_t p, int64_t first, int64_t pairs,
+                       uint32_t *to) {
+    const gemm_args *g = j->g;
+    int64_t cols = j->unit->cols, c = p * cols, n = g->n - c < cols ? g->n - c : cols;
+    int64_t k = g->k - 2 * first < 2 * pairs ? g->k - 2 * first : 2 * pairs;
+    const uint16_t *b =
+        (const uint16_t *)g->b.data + e * g->b.bs + c * g->b.cs + 2 * first * g->b.rs;
+    pack_pairs(b, g->b.cs, g->b.rs, k, n, cols, to);
+    int64_t packed = (k + 1) / 2 * cols;
+    memset(to + packed, 0, (size_t)(pairs * cols - packed) * sizeof *to);
 }
 
 static tn_status pack_panels(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    const gemm_args *g = j->g;
-    for (int64_t s = begin; s < end; s++) {
-        int64_t e = s / j->panels, c = s % j->panels * COLS, n = g->n - c < COLS ? g->n - c : COLS;
-        const uint16_t *b = (const uint16_t *)g->b.data + e * g->b.bs + c * g->b.cs;
-        pack_pairs(b, g->b.cs, g->b.rs, g->k, n, COLS, j->b + s * j->pairs * COLS);
-    }
+    for (int64_t s = begin; s < end; s++)
+        pack_panel(j, s / j->panels, s % j->panels, 0, j->pairs,
+                   j->b + s * j->pairs * j->unit->cols);
     return TN_OK;
 }
 
-/* ---- Tiles -------------------------------------------------------------------------------------*/
-
-/* sum (ROWS, BLOCK_COLS apart) += strip @ panel over so many pairs. */
-BF16 static void add_tile(const uint32_t *a, const uint32_t *b, int64_t pairs, float *sum) {
-    __m512 c[ROWS][VECTORS];
-    for (int i = 0; i < ROWS; i++)
-        for (int v = 0; v < VECTORS; v++)
-            c[i][v] = _mm512_loadu_ps(sum + i * BLOCK_COLS + v * LANES);
-    for (int64_t p = 0; p < pairs; p++, a += ROWS, b += COLS) {
-        __m512i y[VECTORS];
-        for (int v = 0; v < VECTORS; v++) y[v] = _mm512_loadu_si512(b + v * LANES);
-        for (int i = 0; i < ROWS; i++) {
-            __m512i x = _mm512_set1_epi32((int)a[i]);
-            for (int v = 0; v < VECTORS; v++)
-                c[i][v] = _mm512_dpbf16_ps(c[i][v], (__m512bh)x, (__m512bh)y[v]);
-        }
-    }
-    for (int i = 0; i < ROWS; i++)
-        for (int v = 0; v < VECTORS; v++)
-            _mm512_storeu_ps(sum + i * BLOCK_COLS + v * LANES, c[i][v]);
-}
+/* ---- Blocks ------------------------------------------------------------------------------------*/
 
 /* A row of the result: alpha * sum + beta * what was there. */
 static void finish_row(const gemm_args *g, int64_t e, int64_t i, int64_t c, int64_t n, float *sum) {
@@ -105,7 +123,7 @@ static void finish_row(const gemm_args *g, int64_t e, int64_t i, int64_t c, int6
     if (alpha != 1.0f)
         for (int64_t k = 0; k < n; k++) sum[k] *= alpha;
     if (beta != 0.0f) {
-        float old[BLOCK_COLS];
+        float old[MAX_COLS];
         const uint16_t *row = (const uint16_t *)from.data + e * from.bs + i * from.rs + c * from.cs;
         cpu_row_convert(g->dtype, (const char *)row, from.cs, TN_F32, (char *)old, 1, n);
         for (int64_t k = 0; k < n; k++) sum[k] += beta * old[k];
@@ -114,38 +132,67 @@ static void finish_row(const gemm_args *g, int64_t e, int64_t i, int64_t c, int6
     cpu_row_convert(TN_F32, (const char *)sum, 1, g->dtype, (char *)to, g->c_cs, n);
 }
 
-static void run_block(const job *j, int64_t e, int64_t s0, int64_t p0, float *sum) {
+/* Between rows of a block's sums: not a power of two, so that they do not share a set of the cache. */
+static int64_t block_ld(const bf16_unit *u) { return u->block_panels * u->cols + LINE; }
+
+/* Sums of a block, and its panels where no other block of rows reads them. */
+typedef struct block_room {
+    float *sum;
+    uint32_t *panels;
+} block_room;
+
+static void run_block(const job *j, int64_t e, int64_t s0, int64_t p0, block_room room) {
     const gemm_args *g = j->g;
-    int64_t s1 = s0 + BLOCK_STRIPS < j->strips ? s0 + BLOCK_STRIPS : j->strips;
-    int64_t p1 = p0 + BLOCK_PANELS < j->panels ? p0 + BLOCK_PANELS : j->panels;
-    const uint32_t *a = j->a + (g->a.bs ? e : 0) * j->strips * j->pairs * ROWS;
-    const uint32_t *b = j->b + (g->b.bs ? e : 0) * j->panels * j->pairs * COLS;
-    memset(sum, 0, sizeof *sum * BLOCK_STRIPS * ROWS * BLOCK_COLS);
-    for (int64_t k = 0; k < j->pairs; k += DEEP) {
-        int64_t n = j->pairs - k < DEEP ? j->pairs - k : DEEP;
-        for (int64_t p = p0; p < p1; p++)
-            for (int64_t s = s0; s < s1; s++)
-                add_tile(a + (s * j->pairs + k) * ROWS, b + (p * j->pairs + k) * COLS, n,
-                         sum + (s - s0) * ROWS * BLOCK_COLS + (p - p0) * COLS);
+    const bf16_unit *u = j->unit;
+    int64_t s1 = s0 + u->block_strips < j->strips ? s0 + u->block_strips : j->strips;
+    int64_t p1 = p0 + u->block_panels < j->panels ? p0 + u->block_panels : j->panels;
+    int64_t ld = block_ld(u);
+    const uint32_t *a = j->a + (g->a.bs ? e : 0) * j->strips * j->pairs * u->rows;
+    const uint32_t *b =
+        j->b ? j->b + ((g->b.bs ? e : 0) * j->panels + p0) * j->pairs * u->cols : NULL;
+    bf16_add add = {.ld = ld};
+    for (int64_t k = 0; k < j->pairs; k += u->deep) {
+        add.pairs = j->pairs - k < u->deep ? j->pairs - k : u->deep;
+        add.first = k == 0;
+        int64_t next = (b ? j->pairs : add.pairs) * u->cols;
+        for (int64_t p = p0; !b && p < p1; p++)
+            pack_panel(j, e, p, k, add.pairs, room.panels + (p - p0) * next);
+        for (int64_t p = p0; p < p1; p++) {
+            add.b = (b ? b + k * u->cols : room.panels) + (p - p0) * next;
+            add.cols = g->n - p * u->cols;
+            for (int64_t s = s0; s < s1; s++) {
+                add.a = a + (s * j->pairs + k) * u->rows;
+                add.rows = g->m - s * u->rows;
+                add.sum = room.sum + (s - s0) * u->rows * ld + (p - p0) * u->cols;
+                u->add(&add);
+            }
+        }
     }
-    int64_t c = p0 * COLS, n = g->n - c < BLOCK_COLS ? g->n - c : BLOCK_COLS;
-    for (int64_t i = s0 * ROWS; i < s1 * ROWS && i < g->m; i++)
-        finish_row(g, e, i, c, n, sum + (i - s0 * ROWS) * BLOCK_COLS);
+    int64_t c = p0 * u->cols, most = u->block_panels * u->cols,
+            n = g->n - c < most ? g->n - c : most;
+    for (int64_t i = s0 * u->rows; i < s1 * u->rows && i < g->m; i++)
+        finish_row(g, e, i, c, n, room.sum + (i - s0 * u->rows) * ld);
 }
 
 static tn_status run_blocks(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
+    const bf16_unit *u = j->unit;
     int64_t blocks = j->row_blocks * j->col_blocks;
+    int64_t sums = room_mul3(u->block_strips, u->rows, block_ld(u));
+    int64_t packed = j->b ? 0 : room_mul3(u->block_panels, u->cols, u->deep);
     uint64_t bytes;
     void *room;
-    tn_status st = cpu_room(BLOCK_STRIPS * ROWS * BLOCK_COLS, sizeof(float), &bytes, &room);
+    tn_status st = cpu_room(sums + packed, sizeof(float), &bytes, &room);
     if (st) return st;
+    block_room at = {room, (uint32_t *)room + sums};
+    if (u->begin) u->begin();
     for (int64_t t = begin; t < end && st == TN_OK; t++) {
         int64_t e = t / blocks, block = t % blocks;
-        run_block(j, e, block % j->row_blocks * BLOCK_STRIPS, block / j->row_blocks * BLOCK_PANELS,
-                  room);
+        run_block(j, e, block % j->row_blocks * u->block_strips,
+                  block / j->row_blocks * u->block_panels, at);
         if (j->pairs > 1 << 14) st = cpu_poll();
     }
+    if (u->end) u->end();
     cpu_free(NULL, 0, room, bytes);
     return st;
 }
@@ -190,45 +237,37 @@ static tn_status run_few(void *arg, int64_t begin, int64_t end) {
 
 /* ---- The product -------------------------------------------------------------------------------*/
 
-static bool has_instruction(void) {
-    static int known; /* 0: not asked; the answer is always the same, so a race does no harm */
-    int has = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (has == 0) {
-        bool here = cpu_isa_pick() == CPU_ISA_AVX512 && __builtin_cpu_supports("avx512bf16");
-        has = here ? 1 : -1;
-        __atomic_store_n(&known, has, __ATOMIC_RELAXED);
-    }
-    return has > 0;
-}
-
 bool cpu_gemm_has_bf16(const gemm_args *g) {
-    return g->dtype == TN_BF16 && g->k > 0 && has_instruction();
+    return g->dtype == TN_BF16 && g->k > 0 && cpu_bf16_unit() != NULL;
 }
 
 tn_status cpu_gemm_bf16(const tn_call *call, const gemm_args *g) {
-    job j = {.g = g, .pairs = (g->k + 1) / 2};
+    job j = {.g = g, .unit = cpu_bf16_unit(), .pairs = (g->k + 1) / 2};
     if (g->m <= FEW && g->b.rs == 1 && g->a.cs == 1) {
         j.col_blocks = (g->n + TOGETHER - 1) / TOGETHER;
         int64_t work = g->k * (TOGETHER + g->m);
         return cpu_parallel(room_mul(g->batch, j.col_blocks), 1 + 131072 / work, run_few, &j);
     }
-    j.strips = (g->m + ROWS - 1) / ROWS;
-    j.panels = (g->n + COLS - 1) / COLS;
-    j.row_blocks = (j.strips + BLOCK_STRIPS - 1) / BLOCK_STRIPS;
-    j.col_blocks = (j.panels + BLOCK_PANELS - 1) / BLOCK_PANELS;
+    const bf16_unit *u = j.unit;
+    j.pairs = (j.pairs + u->step - 1) / u->step * u->step;
+    j.strips = (g->m + u->rows - 1) / u->rows;
+    j.panels = (g->n + u->cols - 1) / u->cols;
+    j.row_blocks = (j.strips + u->block_strips - 1) / u->block_strips;
+    j.col_blocks = (j.panels + u->block_panels - 1) / u->block_panels;
     int64_t as = room_mul(g->a.bs ? g->batch : 1, j.strips);
     int64_t bs = room_mul(g->b.bs ? g->batch : 1, j.panels);
-    void *a, *b;
-    tn_status st = room_scratch(call, room_mul3(as, j.pairs, ROWS), sizeof *j.a, &a);
-    if (!st) st = room_scratch(call, room_mul3(bs, j.pairs, COLS), sizeof *j.b, &b);
+    bool shared = j.row_blocks > 1 || (g->batch > 1 && !g->b.bs);
+    void *a, *b = NULL;
+    tn_status st = room_scratch(call, room_mul3(as, j.pairs, u->rows), sizeof *j.a, &a);
+    if (!st && shared) st = room_scratch(call, room_mul3(bs, j.pairs, u->cols), sizeof *j.b, &b);
     if (st) return st;
     j.a = a;
     j.b = b;
-    st = cpu_parallel(as, 1 + 16384 / (j.pairs * ROWS), pack_strips, &j);
-    if (!st) st = cpu_parallel(bs, 1 + 16384 / (j.pairs * COLS), pack_panels, &j);
+    st = cpu_parallel(as, 1 + 16384 / (j.pairs * u->rows), pack_strips, &j);
+    if (!st && shared) st = cpu_parallel(bs, 1 + 16384 / (j.pairs * u->cols), pack_panels, &j);
     if (st) return st;
-    int64_t tile = j.pairs * ROWS * BLOCK_STRIPS;
-    return cpu_parallel(room_mul3(g->batch, j.row_blocks, j.col_blocks), 1 + 4096 / tile,
+    int64_t block = j.pairs * u->rows * u->block_strips;
+    return cpu_parallel(room_mul3(g->batch, j.row_blocks, j.col_blocks), 1 + 4096 / block,
                         run_blocks, &j);
 }
 #else
