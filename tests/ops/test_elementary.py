@@ -25,7 +25,9 @@ UNARY = {
     "asin": (np.arcsin, 0.6), "acos": (np.arccos, 0.6), "atan": (np.arctan, 0.6),
     "sinh": (np.sinh, 1.7), "cosh": (np.cosh, 1.7), "asinh": (np.arcsinh, 0.6),
     "acosh": (np.arccosh, 0.6), "atanh": (np.arctanh, 0.6), "exp2": (np.exp2, 1.1),
-    "log1p": (np.log1p, 1.0),
+    "log1p": (np.log1p, 1.0), "exp": (np.exp, 1.0), "log": (np.log, 1.0), "sin": (np.sin, 1.1),
+    "cos": (np.cos, 1.0), "tanh": (np.tanh, 2.0), "erf": (special.erf, 2.0),
+    "sigmoid": (special.expit, 2.0),
     "erfinv": (lambda x: np.copysign(special.erfinv(x), x), 1.05), "round": (np.round, 0.0),
 }  # fmt: skip
 # Where products are not fused the tail of the normal distribution is off by one unit more.

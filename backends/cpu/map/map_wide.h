@@ -1,7 +1,9 @@
 /* map_wide.h: formulas on whole vectors of float that compilers do not find by themselves: gelu, where
  * one instruction picks from a table of 32 (AVX-512) or 8 floats (AVX2), and for AVX-512 sigmoid, its
- * kin, the exponential and powers. WIDE_<op> tells map_tmpl.h that wide_<op> takes the place of f_<op>. Largest
- * errors as in scalar_f32.h, of gelu 2.2 ulp. An element's result does not depend on its neighbours. */
+ * kin, the exponential, logarithm, powers, tanh, erf and angles. WIDE_<op> tells map_tmpl.h that wide_<op> takes
+ * the place of f_<op>. Largest errors as in scalar_f32.h, of gelu 2.2 ulp. An element's result does not
+ * depend on its neighbours. Nothing subnormal arises but where the result is: it would cost some processors
+ * a hundred times the rest. */
 #ifndef CPU_MAP_WIDE_H
 #define CPU_MAP_WIDE_H
 
@@ -29,13 +31,18 @@ VEC_INLINE vec wide_fma(vec a, vec b, vec c) {
     return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 }
 
-/* The function of a table of pieces at x in [0, 15): the intervals widen with x + 1. */
+/* The interval of x in [0, 15), which widen with x + 1, and the distance from its start. */
+VEC_INLINE vec wide_interval(vec x, vec *ret_d) {
+    __m512i bits = (__m512i)(x + 1.0f);
+    *ret_d = x - ((vec)_mm512_and_si512(bits, _mm512_set1_epi32(0x7ff00000)) - 1.0f);
+    return (vec)_mm512_srli_epi32(bits, 20);
+}
+
+/* The function of a table of pieces at x in [0, 15). */
 VEC_INLINE vec wide_pieces(const float (*table)[32], vec x) {
-    __m512i bits = (__m512i)(x + 1.0f), t = _mm512_srli_epi32(bits, 20);
-    vec d = x - ((vec)_mm512_and_si512(bits, _mm512_set1_epi32(0x7ff00000)) - 1.0f);
-    vec p = wide_pick(table[6], (vec)t);
-    for (int i = 5; i > 1; i--) p = wide_fma(p, d, wide_pick(table[i], (vec)t));
-    return wide_fma(p, d, wide_pick(table[0], (vec)t)) + wide_pick(table[1], (vec)t);
+    vec d, t = wide_interval(x, &d), p = wide_pick(table[6], t);
+    for (int i = 5; i > 1; i--) p = wide_fma(p, d, wide_pick(table[i], t));
+    return wide_fma(p, d, wide_pick(table[0], t)) + wide_pick(table[1], t);
 }
 
 #define WIDE_EXP_MAGIC 0x1.8p18f /* its last place is 1/32 */
@@ -47,14 +54,44 @@ VEC_INLINE vec wide_power(vec t, vec p) {
     return head + wide_fma(head, p, wide_pick(table_power[0], t));
 }
 
+typedef __mmask16 wide_mask;
+VEC_INLINE vec wide_abs(vec x) { return (vec)_mm512_abs_ps((__m512)x); }
+VEC_INLINE vec wide_keep(wide_mask m, vec x) { return (vec)_mm512_maskz_mov_ps(m, (__m512)x); }
+VEC_INLINE wide_mask wide_inside(vec x) { /* [-14.4, 8] or NaN */
+    wide_mask up = _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-14.4f), _CMP_NLT_UQ);
+    return _mm512_mask_cmp_ps_mask(up, (__m512)x, _mm512_set1_ps(8.0f), _CMP_NGT_UQ);
+}
+VEC_INLINE wide_mask wide_normal(vec x) { /* no subnormal number and no zero */
+    return _mm512_cmp_ps_mask((__m512)wide_abs(x), _mm512_set1_ps(0x1p-126f), _CMP_NLT_UQ);
+}
+
+/* size with the sign of x */
+VEC_INLINE vec wide_signed(vec size, vec x) {
+    const __m512 sign = _mm512_set1_ps(-0.0f);
+    return (vec)_mm512_or_ps((__m512)size, _mm512_and_ps((__m512)x, sign));
+}
+
+/* Where m is set y, x elsewhere. */
+VEC_INLINE vec wide_else(wide_mask m, vec y, vec x) {
+    return (vec)_mm512_mask_mov_ps((__m512)x, m, (__m512)y);
+}
+
+/* x times k for subnormal x: as whole numbers. */
+VEC_INLINE vec wide_times(vec x, float k) {
+    __m512i units = _mm512_castps_si512(_mm512_abs_ps((__m512)x));
+    __m512 times = _mm512_mul_ps(_mm512_cvtepi32_ps(units), _mm512_set1_ps(k));
+    return wide_signed((vec)_mm512_cvtps_epi32(times), x);
+}
+
 /* With e^r for the rest, |r| <= ln(2) / 64. */
 VEC_INLINE vec wide_exp(vec x) {
     const vec magic = vec_all(WIDE_EXP_MAGIC);
-    x = vec_min(vec_all(89.0f), vec_max(vec_all(-104.0f), x));
+    wide_mask above = _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-104.0f), _CMP_NLT_UQ);
+    x = vec_min(vec_all(89.0f), wide_keep(above & wide_normal(x), x));
     vec t = wide_fma(x, vec_all(0x1.715476p+0f), magic), k = t - magic;
     vec r = wide_fma(k, vec_all(-0x1.0bfbe8p-15f), wide_fma(k, vec_all(-0x1.62ep-1f), x));
     vec p = wide_fma(r * r, wide_fma(r, vec_all(0x1.555556p-3f), vec_all(0.5f)), r);
-    return vec_scale(wide_power(t, p), k);
+    return wide_keep(above, vec_scale(wide_power(t, p), k));
 }
 
 /* y * e^(-a*a/2) for a in [0, 14.4]. What rounding took from the square is put right; the exponent's
@@ -89,9 +126,10 @@ VEC_INLINE vec wide__gelu_tanh(vec x) {
     return x * wide_sigmoid(2 * GELU_K * (x + GELU_C * x * x * x));
 }
 
-VEC_INLINE vec wide_abs(vec x) { return (vec)_mm512_abs_ps((__m512)x); }
-
 #include "map_wide_pow.h"
+#if TMPL_DTYPE == TMPL_F32
+#include "map_wide_more.h"
+#endif
 
 #else
 VEC_INLINE vec wide_fma(vec a, vec b, vec c) {
@@ -99,6 +137,10 @@ VEC_INLINE vec wide_fma(vec a, vec b, vec c) {
 }
 
 VEC_INLINE vec wide_abs(vec x) { return (vec)_mm256_andnot_ps(_mm256_set1_ps(-0.0f), (__m256)x); }
+
+typedef vec_mask wide_mask;
+VEC_INLINE wide_mask wide_inside(vec x) { return ~((x < -14.4f) | (x > 8.0f)); } /* or NaN */
+VEC_INLINE vec wide_keep(wide_mask m, vec x) { return (vec)((vec_mask)x & m); }
 
 VEC_INLINE vec wide_pick(const float *row, __m256i t) {
     return (vec)_mm256_permutevar8x32_ps(_mm256_loadu_ps(row), t);
@@ -129,16 +171,26 @@ VEC_INLINE vec wide_fall(vec y, vec a) {
 #endif
 
 /* Below zero gelu falls like the normal distribution's tail, and both sides come from that, so that no
- * element costs more than another. */
-VEC_INLINE vec wide_size(vec x) { return vec_min(vec_all(14.4f), wide_abs(x)); }
-
-VEC_INLINE vec wide__gelu(vec x) {
-    vec a = wide_size(x);
+ * element costs more than another. Above 8 it is nothing beside x, and below -14.4 no float. */
+VEC_INLINE vec wide_gelu_of(vec x, wide_mask inside) {
+    vec a = wide_keep(inside, wide_abs(x));
     return vec_max(vec_all(-0.0f), x) - wide_fall(wide_pieces(table_gelu, a), a);
 }
 
+VEC_INLINE vec wide__gelu(vec x) {
+#if defined(__AVX512F__)
+    wide_mask normal = wide_normal(x);
+    vec y = wide_gelu_of(x, wide_inside(x) & normal);
+    return CPU_LIKELY(normal == 0xffff) ? y : wide_else(normal, y, wide_times(x, 0.5f));
+#else
+    return wide_gelu_of(x, wide_inside(x));
+#endif
+}
+
 VEC_INLINE vec wide__gelu_backward(vec g, vec x) {
-    vec a = wide_size(x), tail = wide_fall(wide_pieces(table_gelu_slope, a), a);
+    wide_mask inside = wide_inside(x);
+    vec a = wide_keep(inside, wide_abs(x));
+    vec tail = wide_fall(wide_keep(inside, wide_pieces(table_gelu_slope, a)), a);
     return g * vec_select(x < 0.0f, tail, 1.0f - tail);
 }
 #endif

@@ -1,7 +1,8 @@
-"""pieces.py OUT: writes the tables of map_wide.h and map_wide_pow.h. Polynomials for 32 or, for
-AVX2, 8 neighbouring intervals of a function: row 0 is what rounding took from row 1, the constant
-terms, and the other rows hold the powers upwards. For logarithms 1 / c and log2(c), with a c in
-each of 16 intervals."""
+"""pieces.py OUT: writes the tables of map_wide.h, map_wide_pow.h, map_wide_more.h. Polynomials for
+32 or, for AVX2, 8 neighbouring intervals of a function: row 0 is what rounding took from row 1, the
+constant terms, the other rows hold the powers upwards, and the last is what rounding took from the
+slopes. For powers 1 / c and log2(c), with a c in each of 16 intervals; for logarithms 1 / c and
+log(c) in two parts, with one in each of 32."""
 
 import math
 import struct
@@ -48,16 +49,19 @@ def single(x: float) -> float:
 
 
 def rows(columns: list[list[float]]) -> Iterator[str]:
-    """The table as C, with the rounding of the constant terms in front."""
+    """The table as C, with the rounding of the constant terms in front and of the slopes behind."""
     yield ", ".join(f"{(c[0] - single(c[0])).hex()}f" for c in columns)
     for power in range(len(columns[0])):
         yield ", ".join(f"{single(c[power]).hex()}f" for c in columns)
+    if len(columns[0]) > 1:
+        yield ", ".join(f"{single(c[1] - single(c[1])).hex()}f" for c in columns)
 
 
 def write(out: list[str], name: str, columns: list[list[float]]) -> None:
     """Appends one table."""
-    out.append(f"static const float {name}[{len(columns[0]) + 1}][{len(columns)}] = {{")
-    out.extend(f"    {{{row}}}," for row in rows(columns))
+    table = [f"    {{{row}}}," for row in rows(columns)]
+    out.append(f"static const float {name}[{len(table)}][{len(columns)}] = {{")
+    out.extend(table)
     out.append("};")
 
 
@@ -80,6 +84,29 @@ def pieces(
     return columns
 
 
+def tanh_ratio(x: float) -> float:
+    """tanh(x) / x."""
+    return math.tanh(x) / x
+
+
+def erf_ratio(x: float) -> float:
+    """erf(x / 2) / x."""
+    return math.erf(x / 2.0) / x
+
+
+def natural_logarithms() -> str:
+    """Of 32 parts of [1, 2), those from 1.40625 on halved; both next to 1 have c = 1. Head times
+    2^17 is whole: sums with multiples of log(2) are exact."""
+    inverses = [32.0 / (32.5 + i) * (2.0 if i >= 13 else 1.0) for i in range(32)]
+    inverses[0] = inverses[31] = 1.0
+    inverses = [single(c) for c in inverses]
+    heads = [-round(math.log(c) * 2.0**17) / 2.0**17 for c in inverses]
+    rests = [-math.log(c) - head for c, head in zip(inverses, heads, strict=True)]
+    inverses = [c / 2.0 if i >= 13 else c for i, c in enumerate(inverses)]
+    table = [", ".join(f"{single(c).hex()}f" for c in row) for row in (inverses, heads, rests)]
+    return "static const float table_ln[3][32] = {{" + "}, {".join(table) + "}};"
+
+
 def logarithms() -> str:
     """Of intervals that begin where the bits of a float are 0x3f330000 + i * 2^19; one holds 1."""
     inverses = []
@@ -97,6 +124,9 @@ def main() -> None:
     out.append("#if defined(__AVX512F__)")
     write(out, "table_power", [[2.0 ** (k / 32.0)] for k in range(32)])
     out.append(logarithms())
+    out.append(natural_logarithms())
+    write(out, "table_tanh", pieces(tanh_ratio, 32, 5, True))
+    write(out, "table_erf", pieces(erf_ratio, 32, 5, True))
     for count, degree in ((32, 5), (8, 8)):
         write(out, "table_gelu", pieces(mills, count, degree, True))
         write(out, "table_gelu_slope", pieces(slope_mills, count, degree, False))
