@@ -45,19 +45,20 @@ from tenon._program.jit_names import (  # noqa: F401 - PyTorch's names
     _unwrap_optional,
     annotate,
     enable_onednn_fusion,
+    fork,
     fuser,
     onednn_fusion_enabled,
     optimized_execution,
     run_frozen_optimizations,
     set_fusion_strategy,
     strict_fusion,
+    wait,
 )
 from tenon._program.script import NotSupportedError, UnsupportedNodeError
 from tenon._program.trace_check import check_again, constants_of, same_constants
 from tenon._program.traced import Layout, Recording, TracerWarning
 from tenon._program.weak_cache import weakly_cached
 from tenon._program.widen import Origin
-from tenon.futures import Future
 from tenon.io import atomic
 from tenon.io.errors import FileFormatError
 from tenon.nn import Module
@@ -82,20 +83,8 @@ class TracingCheckError(RuntimeError):
 
 
 def is_scripting() -> bool:
-    """Whether the caller is being compiled: never."""
-    return False
-
-
-def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
-    """A future of func(*args, **kwargs), which runs at once: as PyTorch's outside a script."""
-    future: Future[Any] = Future()
-    future.set_result(func(*args, **kwargs))
-    return future
-
-
-def wait(future: Future[Any]) -> Any:
-    """What `fork` began, when it is there."""
-    return future.wait()
+    """Whether a script runs."""
+    return _scripts.depth > 0
 
 
 def is_tracing() -> bool:
@@ -173,17 +162,23 @@ class _Runs:
         if self._differentiable is not None and self._wants_gradients(tensors):
             return self._differentiable(*args, **kwargs)
         try:
-            results = self.program(*tensors)
+            results = self._run_program(tensors)
+        except RuntimeError:
+            if scripted is not None and not is_tracing():
+                return scripted.fn(*args, **kwargs)
+            results = self._run_otherwise(tensors)
+            if results is None:
+                raise
+        return self._outputs.build(results)
+
+    def _run_program(self, tensors: list[Any]) -> Any:
+        """The program's results, recorded anew where these sizes need it."""
+        try:
+            return self.program(*tensors)
         except RuntimeError:
             if not self._widen([t.shape for t in tensors]):
-                if scripted is not None and not is_tracing():
-                    return scripted.fn(*args, **kwargs)
-                results = self._run_otherwise(tensors)
-                if results is None:
-                    raise
-            else:
-                results = self.program(*tensors)
-        return self._outputs.build(results)
+                raise
+        return self.program(*tensors)
 
     def _wants_gradients(self, tensors: list[Any]) -> bool:
         if not tenon.is_grad_enabled() or is_tracing():
@@ -785,7 +780,13 @@ def interface(obj: type) -> type:
 
 def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The function, which is a script where it is traced."""
-    return _script_called(fn.__name__)(fn)
+    traced = _script_called(fn.__name__)(fn)
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (traced if is_tracing() else fn)(*args, **kwargs)
+
+    return call
 
 
 _script_if_tracing = script_if_tracing

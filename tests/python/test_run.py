@@ -203,6 +203,14 @@ print([F._Reduction.get_enum(r) for r in ("none", "mean", "sum")], F._Reduction 
 print(_Reduction.legacy_get_enum(None, False, False), F._pair(3), F._triple(1), _single(2))
 print(F._get_softmax_dim("softmax", 3, 2), len(_get_clones(torch.nn.ReLU(), 3)))
 print(GradScaler is torch.amp.GradScaler, schedule is torch.profiler.schedule)
+from torch.utils.data.datapipes.iter.combinatorics import ShufflerIterDataPipe
+from torch.utils.data.datapipes.iter.fileopener import FileOpenerIterDataPipe
+from torch.utils.data.datapipes.map.utils import SequenceWrapperMapDataPipe
+from torch.utils.data.datapipes import iter, map
+print(ShufflerIterDataPipe is iter.Shuffler, FileOpenerIterDataPipe is iter.FileOpener)
+print(SequenceWrapperMapDataPipe is map.SequenceWrapper)
+from torch.signal.windows.windows import hann
+print(hann is torch.signal.windows.hann)
 print(hasattr(torch.nn, "no_such"), hasattr(torch.utils, "no_such"))
 """
 
@@ -224,6 +232,9 @@ def test_submodules_are_there_without_an_import_of_their_own(tmp_path):
         "0 (3, 3) (1, 1, 1) (2,)",
         "0 3",
         "True True",
+        "True True",
+        "True",
+        "True",
         "False False",
     ]
 

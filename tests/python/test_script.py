@@ -215,6 +215,48 @@ def test_python_for_python_alone() -> None:
     assert jit.script(fn)(tn.ones(1)).item() == 2
 
 
+class ForBoth(nn.Module):
+    @jit.unused
+    def listed(self, x: Any) -> Any:
+        return sum(x) if isinstance(x, list) else x
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        if not jit.is_scripting():
+            x = self.listed(x)
+        return x * 2 if jit.is_scripting() else x * 3
+
+
+def test_a_script_takes_its_own_side_and_python_the_other() -> None:
+    module, x = ForBoth(), tn.ones(2)
+    script = jit.script(module)
+    assert script(x).tolist() == [2.0, 2.0]
+    assert module([x, x]).tolist() == [6.0, 6.0]
+    assert jit.trace(script, (x,))(x).tolist() == [2.0, 2.0]
+    assert not jit.is_scripting()
+
+
+class Split(nn.Module):
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        return x.new_zeros(8) if x.shape[0] == 7 else x
+
+
+def test_what_was_traced_through_a_script_takes_sizes_on_the_other_side_of_its_condition() -> None:
+    traced = jit.trace(nn.Sequential(jit.script(Split())), (tn.ones(7, 4),))
+    assert traced(tn.ones(7, 3)).shape == (8,)
+    x = tn.ones(5, 7)
+    assert traced(x).equal(x)
+
+
+def test_what_is_a_script_where_it_is_traced_is_python_elsewhere() -> None:
+    @jit.script_if_tracing
+    def fn(x: tn.Tensor) -> tn.Tensor:
+        return x * 2 if jit.is_scripting() else x * 3
+
+    x = tn.ones(2)
+    assert fn(x).tolist() == [3.0, 3.0]
+    assert jit.trace(fn, (x,))(x).tolist() == [2.0, 2.0]
+
+
 def test_the_class_of_all_modules_itself() -> None:
     holder = tn.nn.Module()
     holder.layer = tn.nn.Linear(2, 1)

@@ -50,7 +50,18 @@ _ELSEWHERE = {
     "torch.optim.sparse_adam": f"{OURS}.optim",
     "torch.profiler.profiler": f"{OURS}.profiler",
     "torch.multiprocessing.spawn": f"{OURS}.{INSIDE}.mp_spawn",
+    "torch.signal.windows.windows": f"{OURS}.signal.windows",
 }
+_PIPES = {  # files of pipes of theirs, by where ours are
+    "iter.plain": ("callable", "combinatorics", "selecting", "utils"),
+    "iter.files": ("filelister", "fileopener", "streamreader"),
+    "map": ("callable", "combinatorics", "combining", "grouping", "utils"),
+}
+_ELSEWHERE |= {
+    f"torch.utils.data.datapipes.{place.partition('.')[0]}.{name}":
+    f"{OURS}.utils.data.datapipes.{place}"
+    for place, names in _PIPES.items() for name in names
+}  # fmt: skip
 
 # The packages that this process imports from here, with the releases that they seem to be.
 _SERVED: dict[str, str] = {}

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import tenon
 from tenon._program.source_lines import keep_lines
+from tenon.futures import Future
 from tenon.nn import Module
 
 __all__ = [
-    "Attribute", "CompilationUnit", "Error", "Final", "annotate", "enable_onednn_fusion", "fuser",
-    "hidden_weights", "onednn_fusion_enabled", "optimized_execution", "set_fusion_strategy",
-    "strict_fusion",
+    "Attribute", "CompilationUnit", "Error", "Final", "annotate", "enable_onednn_fusion", "fork",
+    "fuser", "hidden_weights", "onednn_fusion_enabled", "optimized_execution",
+    "set_fusion_strategy", "strict_fusion", "wait",
 ]  # fmt: skip
 
 
@@ -35,6 +36,18 @@ def is_raised(err: BaseException) -> bool:
         return at is not None
     code, name = at.tb_frame.f_code.co_code, str(at.tb_frame.f_globals.get("__name__"))
     return code[at.tb_lasti] == _RAISE and not name.startswith("tenon.")
+
+
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
+    """A future of func(*args, **kwargs), which runs at once: as PyTorch's outside a script."""
+    future: Future[Any] = Future()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+def wait(future: Future[Any]) -> Any:
+    """What `fork` began, when it is there."""
+    return future.wait()
 
 
 class Attribute(NamedTuple):
