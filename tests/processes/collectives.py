@@ -269,6 +269,7 @@ def check_methods_of_a_group() -> None:
 def check_meshes() -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
+    from torch.distributed.tensor import _collective_utils as along
 
     mesh = init_device_mesh(DEVICE, (SIZE, 1), mesh_dim_names=("rows", "columns"))
     assert mesh.get_coordinate() == (RANK, 0)
@@ -288,17 +289,39 @@ def check_meshes() -> None:
     if RANK:
         by_group = dist.DeviceMesh.from_group(pair, DEVICE, mesh_dim_names=("pair",))
         assert by_group.mesh.tolist() == [1, 2] and by_group.get_local_rank("pair") == RANK - 1
-        expect(ValueError, "has the ranks [1, 2], not [0, 1]",
+        expect(ValueError, "Invalid mesh [0, 1] for ProcessGroup with ranks [1, 2]",
                lambda: dist.DeviceMesh.from_group(pair, DEVICE, [0, 1]))  # fmt: skip
         expect(ValueError, "several groups need mesh",
                lambda: dist.DeviceMesh.from_group([pair], DEVICE))  # fmt: skip
-        expect(ValueError, "1 groups for a mesh of 2",
+        expect(ValueError, "but got mesh [[1, 2]] and 1 ProcessGroups",
                lambda: dist.DeviceMesh.from_group([pair], DEVICE, [[1, 2]]))  # fmt: skip
     whole = dist.DeviceMesh.from_group([dist.group.WORLD], DEVICE, list(RANKS))
     got = distribute_tensor(torch.arange(4.0), whole, [Shard(0)]).full_tensor()
     same(got, np.arange(4.0))
     expect(RuntimeError, "must be in the mesh once", lambda: dist.DeviceMesh(DEVICE, [0, 1, 1]))
     expect(RuntimeError, "without mesh_dim_names", lambda: small["rows"])
+    expect(RuntimeError, "Each mesh_dim_name must be unique",
+           lambda: init_device_mesh(DEVICE, (1, 2), mesh_dim_names=("a", "a")))  # fmt: skip
+    bare = dist.DeviceMesh(DEVICE, list(RANKS), _init_backend=False)
+    expect(RuntimeError, "process groups not initialized!", bare.get_group)
+    row = mesh["rows"]
+    assert row._get_root_mesh() is mesh and mesh._get_root_mesh() is mesh
+    assert row._get_root_mesh_dim() == 0 and mesh._get_root_mesh_dim() is None
+    assert mesh._get_mesh_dim_by_name("columns") == 1
+    assert row._dim_group_names == mesh._dim_group_names[:1] == [row.get_group().group_name]
+    part = torch.zeros(2, 2)
+    parts = [torch.full((2, 2), r + 1.0) for r in RANKS]
+    along.mesh_scatter(part, parts, mesh, 0, group_src=1)
+    assert part.tolist() == [[RANK + 1.0] * 2] * 2
+    along.mesh_broadcast(part, mesh, 0, group_src=1)
+    assert part.tolist() == [[2.0] * 2] * 2
+    padded = along.pad_tensor(part, 0, 1)
+    assert padded.tolist() == [[2.0] * 2, [2.0] * 2, [0.0] * 2]
+    assert along.unpad_tensor(padded, 0, 1).tolist() == part.tolist()
+    assert along.pad_tensor(part, 1, 1).shape == (2, 3)
+    assert along.unpad_tensor(part, 1, 0) is along.pad_tensor(part, -1, 0) is part
+    sizes = [t.shape for t in along.fill_empty_tensor_to_shards([part], 1, 2)]
+    assert sizes == [(2, 2), (2, 0), (2, 0)]
     flat = mesh._flatten()
     assert flat.mesh_dim_names == ("rows_columns",) and flat.get_local_rank() == RANK
     t = torch.ones(1)

@@ -576,6 +576,34 @@ def check_what_a_loss_leaves_out() -> None:
                 close(p.full_tensor(), q)
 
 
+def check_states_between_passes() -> None:
+    """A forward leaves the parameters whole; states are of parts all the same, and backward goes
+    on."""
+    x, _ = batch(0)
+    for settings in ({"reshard_after_forward": False}, {}):
+        model = net()
+        for m in (model.layers[0], model):
+            fully_shard(m, **settings)
+        plain = net()
+        if settings:
+            loss = model(x).square().sum()
+        else:
+            model.unshard()
+            loss = None
+        for name, value in model.state_dict().items():
+            assert isinstance(value, DTensor) or "weight" not in name, (name, type(value))
+        if loss is not None:
+            loss.backward()
+            plain(x).square().sum().backward()
+            for p, q in zip(model.parameters(), plain.parameters()):
+                close(whole(p.grad), q.grad)
+            model(x)
+        state = {k: v.detach() * 0 for k, v in model.state_dict().items()}
+        model.load_state_dict(state)
+        assert all(not whole(p).any() for p in model.parameters())
+        assert not model(x).any()
+
+
 def check_gradient_scaler() -> None:
     """An overflow on one rank alone is one for all: no rank steps."""
     from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler

@@ -45,7 +45,7 @@ from ranks import run
         ("fsdp.py", "memory"),
         ("fsdp.py", "accumulation"),
         ("fsdp.py", "flat"),
-        ("fsdp.py", "states"),  # and those by earlier names
+        ("fsdp.py", "states"),  # and those by earlier names, and between passes
         ("fsdp.py", "mixed"),
         ("fsdp.py", "checkpointed"),
         ("fsdp.py", "frozen"),

@@ -96,7 +96,16 @@ class _Pickler(pickle._Pickler):  # the one in Python: names of classes are chan
         self.write(b"c" + f"{THEIRS}\n{_tensor.name_of(obj)}\n".encode())
         self.memoize(obj)
 
-    dispatch = {**pickle._Pickler.dispatch, tenon.dtype: save_dtype, FunctionType: save_global}
+    def save_layout(self, obj: tenon.layout) -> None:
+        self.write(b"c" + f"{THEIRS}.serialization\n_get_layout\n".encode())
+        self.save((f"{THEIRS}.{str(obj).rpartition('.')[2]}",))
+        self.write(pickle.REDUCE)
+        self.memoize(obj)
+
+    dispatch = {
+        **pickle._Pickler.dispatch, tenon.dtype: save_dtype, tenon.layout: save_layout,
+        FunctionType: save_global,
+    }  # fmt: skip
 
 
 def write(value: Any, file: BinaryIO, old: bool = False) -> None:

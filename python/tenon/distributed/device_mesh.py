@@ -20,6 +20,25 @@ def current_mesh() -> DeviceMesh | None:
     return _entered[-1] if _entered else None
 
 
+class _Entered:
+    """The meshes that were entered, by the name that packages know."""
+
+    mesh_stack = _entered
+
+    def get_current_mesh(self) -> DeviceMesh:
+        """The mesh that was entered last."""
+        if not _entered:
+            raise RuntimeError("No device mesh is currently active!")
+        return _entered[-1]
+
+    def get_root_mesh(self, device_mesh: DeviceMesh) -> DeviceMesh:
+        """The mesh of which that one has some dimensions, or itself."""
+        return device_mesh._get_root_mesh()
+
+
+_mesh_resources = _Entered()
+
+
 def _own_group(lists: list[list[int]]) -> Any:
     """The group of this process among the lists of ranks that all processes have."""
     everyone: list[Any] = [None] * distributed.get_world_size()
@@ -45,11 +64,14 @@ class DeviceMesh:
         self.mesh_dim_names = mesh_dim_names
         if mesh_dim_names is not None and len(mesh_dim_names) != self.mesh.ndim:
             raise RuntimeError(
-                f"mesh_dim_names must have one name for each of {self.mesh.ndim} dimensions, got "
-                f"{mesh_dim_names}"
+                "mesh_shape and mesh_dim_names should have same length! Found "
+                f"{self.mesh.ndim} dimensions and the names {mesh_dim_names}"
             )
         if mesh_dim_names is not None and len(set(mesh_dim_names)) != len(mesh_dim_names):
-            raise RuntimeError(f"each name of mesh_dim_names must be unique, got {mesh_dim_names}")
+            raise RuntimeError(
+                "Each mesh_dim_name must be unique. Found repeated mesh_dim_name in "
+                f"{mesh_dim_names}"
+            )
         ranks = self.mesh.flatten().tolist()
         if len(set(ranks)) != len(ranks):
             raise RuntimeError(f"DeviceMesh: each rank must be in the mesh once, got {mesh}")
@@ -59,7 +81,9 @@ class DeviceMesh:
             choose_device()
         found = (self.mesh == distributed.get_rank()).nonzero()
         self._coordinate = tuple(found[0].tolist()) if len(found) else None
-        self._groups = self._make_groups() if _groups is None else _groups
+        if _groups is None:
+            _groups = self._make_groups() if _init_backend else [None] * self.mesh.ndim
+        self._groups = _groups
         self._root: DeviceMesh | None = None  # the mesh of which this one has some dimensions
         self._flat: dict[str, DeviceMesh] = {}  # those that _flatten has made of parts of this one
 
@@ -97,14 +121,17 @@ class DeviceMesh:
         if isinstance(mesh_dim, str):
             if self.mesh_dim_names is None:
                 raise RuntimeError(
-                    f"Cannot slice a DeviceMesh without mesh_dim_names: '{mesh_dim}' was asked for"
+                    f"Cannot slice a DeviceMesh without mesh_dim_names! '{mesh_dim}' was asked for"
                 )
             if mesh_dim not in self.mesh_dim_names:
                 raise KeyError(f"Invalid mesh_dim_name {mesh_dim}: {self.mesh_dim_names} are there")
             return self.mesh_dim_names.index(mesh_dim)
         if mesh_dim is None:
             if self.mesh.ndim > 1:
-                raise RuntimeError("the mesh has several dimensions: say which, by mesh_dim")
+                raise RuntimeError(
+                    f"Found the DeviceMesh have {self.mesh.ndim} dimensions. Optional kwarg "
+                    "`mesh_dim` needs to be specified when device_mesh.ndim > 1."
+                )
             return 0
         return mesh_dim
 
@@ -122,17 +149,15 @@ class DeviceMesh:
             ranks = tenon.as_tensor(mesh, dtype=tenon.int64, device="cpu")
             if ranks.ndim != len(groups):
                 raise ValueError(
-                    f"DeviceMesh.from_group: {len(groups)} groups for a mesh of {ranks.ndim} "
-                    f"dimensions"
+                    "Expects mesh with ndim equal to number of ProcessGroups but got mesh "
+                    f"{ranks.tolist()} and {len(groups)} ProcessGroups"
                 )
         else:
             groups = [group]
             own = distributed.get_process_group_ranks(group)
             ranks = tenon.as_tensor(own if mesh is None else mesh, dtype=tenon.int64, device="cpu")
             if ranks.tolist() != own:
-                raise ValueError(
-                    f"DeviceMesh.from_group: the group has the ranks {own}, not {mesh}"
-                )
+                raise ValueError(f"Invalid mesh {ranks.tolist()} for ProcessGroup with ranks {own}")
         return cls(device_type, ranks, mesh_dim_names=mesh_dim_names, _groups=groups)
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
@@ -140,8 +165,8 @@ class DeviceMesh:
         found = self._groups[self._dim(mesh_dim)]
         if found is None:
             raise RuntimeError(
-                "this mesh was loaded where there are no groups of its ranks; "
-                "init_device_mesh makes them"
+                "DeviceMesh process groups not initialized! It was loaded where there are no "
+                "groups of its ranks, or made without; init_device_mesh makes them"
             )
         return found
 
@@ -152,6 +177,26 @@ class DeviceMesh:
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """The place of this process along a dimension."""
         return distributed.get_rank(self.get_group(mesh_dim))
+
+    def _get_mesh_dim_by_name(self, mesh_dim_name: str) -> int:
+        if self.mesh_dim_names is None:
+            raise KeyError("No `mesh_dim_names` found.")
+        return self._dim(mesh_dim_name)
+
+    def _get_root_mesh(self) -> DeviceMesh:
+        """The mesh of which this one has some dimensions, or itself."""
+        return self._root or self
+
+    def _get_root_mesh_dim(self) -> int | None:
+        """Which dimension of its root this mesh is; None: it is the root, or has several."""
+        if self._root is None or self.mesh_dim_names is None or len(self.mesh_dim_names) != 1:
+            return None
+        return self._root._get_mesh_dim_by_name(self.mesh_dim_names[0])
+
+    @property
+    def _dim_group_names(self) -> list[str]:
+        """The names of the groups of this process, by dimension."""
+        return [g.group_name for g in self._groups]
 
     def get_rank(self) -> int:
         """The number of this process among all."""

@@ -136,6 +136,7 @@ class Reader:
         persistent: Callable[[Any], Any] | None = None,
         key_types: tuple[type, ...] = (),
         takes_state: Callable[[Any, Any], bool] | None = None,
+        fillable: tuple[type, ...] = (),
     ) -> None:
         self.data = data
         self.at = 0
@@ -150,6 +151,7 @@ class Reader:
         self.persistent = persistent
         self.key_types = key_types
         self.takes_state = takes_state
+        self.fillable = _FILLABLE.union(fillable)
 
     # -- The stream --------------------------------------------------------------------------------
 
@@ -362,7 +364,7 @@ class Reader:
     def op_reduce(self) -> None:
         args, target = self.pop(), self.pop()
         value = construct(self.budget, target, args)
-        if type(value) in _FILLABLE:
+        if type(value) in self.fillable:
             self.push_open(value, self.height((args,)) + 1)
         elif type(value) in _PLAIN:
             self.stack.append(value)

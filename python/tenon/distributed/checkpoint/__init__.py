@@ -1,14 +1,8 @@
 """Checkpoints of several processes: each writes its parts, and any number reads them."""
 
 from tenon._submodules import on_demand
-from tenon.distributed._absent import absent
 from tenon.distributed.checkpoint.api import CheckpointException
-from tenon.distributed.checkpoint.default_planner import (
-    DefaultLoadPlanner,
-    DefaultSavePlanner,
-    LoadPlanner,
-    SavePlanner,
-)
+from tenon.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from tenon.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from tenon.distributed.checkpoint.hf_storage import (
     HuggingFaceStorageReader,
@@ -21,13 +15,17 @@ from tenon.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 from tenon.distributed.checkpoint.optimizer import load_sharded_optimizer_state_dict
+from tenon.distributed.checkpoint.planner import (
+    LoadPlan,
+    LoadPlanner,
+    ReadItem,
+    SavePlan,
+    SavePlanner,
+    WriteItem,
+)
 from tenon.distributed.checkpoint.state_dict_loader import load, load_state_dict
 from tenon.distributed.checkpoint.state_dict_saver import async_save, save, save_state_dict
 from tenon.distributed.checkpoint.storage import StorageReader, StorageWriter
-
-_MODULE = "torch.distributed.checkpoint"
-LoadPlan, ReadItem = absent(_MODULE, "LoadPlan"), absent(_MODULE, "ReadItem")
-SavePlan, WriteItem = absent(_MODULE, "SavePlan"), absent(_MODULE, "WriteItem")
 
 __all__ = [
     "BytesStorageMetadata", "CheckpointException", "ChunkStorageMetadata", "DefaultLoadPlanner",

@@ -364,7 +364,16 @@ def fully_shard(
             {"_fsdp_class": cls, "__deepcopy__": _no_copy, "__new__": _plain},
         )  # fmt: skip
         target.__dict__["_fsdp_state"] = state
+        target.register_state_dict_pre_hook(_cut_again)
+        target.register_load_state_dict_pre_hook(_cut_again)
     return module
+
+
+def _cut_again(module: FSDPModule, *args: Any) -> None:
+    """States are of parts, also between a forward that left the parameters whole and its
+    backward."""
+    if module._fsdp_state.wholes is not None:
+        module.reshard()
 
 
 def _state_of(module: Any) -> _State | None:
