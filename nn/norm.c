@@ -173,7 +173,6 @@ tn_status tni_infer_native_batch_norm(tn_infer *inf, const void *args) {
     TN_TRY(check_statistic(inf, a->running_var, a->training, c, "running_var", dtype));
     TN_TRY(check_channels(inf, a->weight, c, "weight", dtype));
     TN_TRY(check_channels(inf, a->bias, c, "bias", dtype));
-    inf->out[0].dtype = dtype;
     tni_infer_same(inf, 0, x);
     if (!(x->word & TN_W_CHANNELS_LAST)) inf->out[0].strided = 0;
     TN_TRY(nn_infer_set_as(inf, 1, nn_wide_dtype(dtype), 1, &c));

@@ -88,7 +88,6 @@ static tn_status check_lists(tni_multi *m) {
 }
 
 tn_status tni_multi_begin(tni_multi *m) {
-    m->used = m->temps = NULL;
     TN_TRY(check_lists(m));
     if (m->n == 0) return TN_OK;
     size_t each = 2 * (size_t)m->roles * sizeof *m->used;
@@ -140,7 +139,6 @@ tn_status tni_multi_end(tni_multi *m, tn_status st) {
         }
     }
     free(m->used);
-    m->used = m->temps = NULL;
     return st;
 }
 
@@ -175,7 +173,6 @@ static bool is_counter(const tn_view *t) {
 tn_status tni_multi_rate(const tni_multi *m, const tn_view *rate, const tn_view *param,
                          const tn_view *step, double *lr, tn_tensor **ret_rate) {
     tn_scalar value;
-    *ret_rate = NULL;
     if (!rate) return TN_OK;
     if (rate->numel != 1 || tn_dtype_category(tn_view_dtype(rate)) != TN_CAT_FLOAT)
         return tn_fail(TN_E_VALUE, -1, "%s: the learning rate must be one floating point number",

@@ -21,7 +21,7 @@ typedef struct tni_multi {
     tni_role role[TNI_MULTI_ROLES]; /* role 0: the parameters */
     int roles;
     int64_t n;
-    tn_tensor **used;  /* roles * n, what the kernel gets */
+    tn_tensor **used;  /* roles * n, what the kernel gets; NULL before tni_multi_begin */
     tn_tensor **temps; /* roles * n, owned; NULL where the tensor itself is used */
 } tni_multi;
 
@@ -41,8 +41,8 @@ tn_tensors tni_multi_slice(const tni_multi *m, int role, int64_t begin, int64_t 
 tn_status tni_multi_end(tni_multi *m, tn_status st);
 
 /* The learning rate of a call, a number or a tensor of one element. *ret_rate is a new reference to what
- * the parameter's device reads by itself, so that a graph follows it: float32 or float64 there; NULL
- * where *lr is the rate, because there is no tensor, or the host has it or counts the steps. */
+ * the parameter's device reads by itself, so that a graph follows it: float32 or float64 there; it stays
+ * what it was where *lr is the rate, because there is no tensor, or the host has it or counts the steps. */
 tn_status tni_multi_rate(const tni_multi *m, const tn_view *rate, const tn_view *param,
                          const tn_view *step, double *lr, tn_tensor **ret_rate);
 /* Whether a structured step got its rate like that; `step` is NULL where steps are not counted. */

@@ -227,6 +227,16 @@ def sgd(*lists: list[tn.Tensor], momentum: float = 0.0) -> Any:
     return ops._sgd_step(*lists, 0.1, momentum, 0.0, 0.0, False, False, True, None)
 
 
+def weight_slope(
+    grad: tuple[int, ...], input: tuple[int, ...], size: tuple[int, ...], stride: int = 1,
+    padding: int = 0, dilation: int = 1, groups: int = 1,
+) -> Any:  # fmt: skip
+    n = len(grad) - 2
+    return ops._conv_backward_weight(
+        tn.ones(grad), tn.ones(input), size, (stride,) * n, (padding,) * n, (dilation,) * n, groups
+    )
+
+
 def lstm(state: tn.Tensor, *params: tn.Tensor) -> Any:
     return tn.lstm(tn.ones(1, 1, 3), [state] * 2, params, False, 1, 0.0, False, False, False)
 
@@ -244,7 +254,31 @@ OWN: list[Refusal] = [
      lambda: tn.count_nonzero(w.to_sparse(), dim=0)),
     (V, "layout 0 is not compressed", lambda: ops._to_compressed(w, 0, [], 0)),
     (R, "a convolution has 3 to 5 dimensions",
-     lambda: ops._conv_backward_weight(w, w, (1, 1), (), (), (), 1)),
+     lambda: weight_slope((2, 3), (2, 3), (1, 1))),
+    (R, "a convolution has 3 to 5 dimensions",
+     lambda: weight_slope((1,) * 6, (1,) * 6, (1,) * 6)),
+    (R, "negative padding is not supported",
+     lambda: weight_slope((1, 1, 3), (1, 1, 5), (1, 1, 1), padding=-1)),
+    (R, "non-positive stride is not supported",
+     lambda: weight_slope((1, 1, 3), (1, 1, 3), (1, 1, 1), stride=0)),
+    (R, "non-positive dilation is not supported",
+     lambda: weight_slope((1, 1, 3), (1, 1, 3), (1, 1, 1), dilation=0)),
+    (R, "expected weight_size to be a list of 3 ints, but got 2",
+     lambda: weight_slope((1, 1, 3), (1, 1, 3), (1, 1))),
+    (R, "0 groups of a weight of size [1, 1, 1] do not give gradient [1, 1, 3]",
+     lambda: weight_slope((1, 1, 3), (1, 1, 3), (1, 1, 1), groups=0)),
+    (R, "1 groups of a weight of size [2, 1, 1] do not give gradient [1, 1, 3]",
+     lambda: weight_slope((1, 1, 3), (1, 1, 3), (2, 1, 1))),
+    (R, "2 groups of a weight of size [3, 1, 1] do not give gradient [1, 3, 3]",
+     lambda: weight_slope((1, 3, 3), (1, 2, 3), (3, 1, 1), groups=2)),
+    (R, "a convolution of input size [1, 1, 3] does not give size [1, 1, 3]",
+     lambda: weight_slope((1, 1, 3), (1, 1, 3), (1, 1, 2))),
+    (R, "a convolution of input size [1, 1, 3] does not give size [1, 1, 3]",
+     lambda: weight_slope((1, 1, 3), (1, 1, 3), (1, 1, 5))),
+    (R, "argument 'input' must have shape [1, 1, 3], not [1, 2, 3]",
+     lambda: weight_slope((1, 1, 3), (1, 2, 3), (1, 1, 1))),
+    (R, "argument 'input' must have shape [1, 1, 0], not [1, 1]",
+     lambda: weight_slope((1, 1, 3), (1, 1), (1, 1, 1))),
     (R, "conv_transpose1d: groups or channels are not positive or too many",
      lambda: tn.conv_transpose1d(tn.ones(1, 1, 3), tn.ones(1, 1, 1), groups=0)),
     (IndexError, "indices must lie within the plane that was pooled",
