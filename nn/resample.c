@@ -141,7 +141,7 @@ tn_status tni_composite_interpolate(const void *args, tn_tensor **rets) {
     int32_t n = a->input->ndim - 2;
     bool nearest = strcmp(a->mode, "nearest") == 0, area = strcmp(a->mode, "area") == 0;
     bool linear = strcmp(a->mode, n == 1 ? "linear" : "bilinear") == 0;
-    int64_t size[2] = {1, 1};
+    int64_t size[2] = {1}; /* of one dimension: [1, size] */
     if ((a->size.n > 0) == (a->scale_factor.has != 0)) {
         return tn_fail(TN_E_VALUE, 1, "only one of size or scale_factor should be defined");
     }
