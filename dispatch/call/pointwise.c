@@ -174,17 +174,19 @@ static tn_status find_device(call *c) {
     return TN_OK;
 }
 
-/* The output of a call without out=: Note [Order of a result] in tensor.c. Operands that are packed
- * by rows agree on rows, and an operator may ask for them. */
+/* The output of a call without out=: Note [Order of a result] in tensor.c. Operands of the result's
+ * shape that are packed by rows agree on rows, and an operator may ask for them. */
 static tn_status make_output(call *c, int32_t ndim, const int64_t *shape) {
     const tn_view *like[TN_MAX_OPERANDS];
     uint64_t odd = 0;
+    bool rows = true;
     for (int i = 0; i < c->nin; i++) {
         like[i] = &c->in[i]->v;
         odd |= (like[i]->word & TN_W_CHANNELS_LAST) | (~like[i]->word & TN_W_CONTIGUOUS);
+        rows = rows && (like[i]->word & TN_W_CONTIGUOUS) && tni_shape_is(c->in[i], ndim, shape);
     }
     TN_TRY(tni_tensor_new_fast(c->result, c->device, ndim, shape, &c->out));
-    if (odd && !(c->op->flags & TNI_OP_CONTIGUOUS)) tni_like_layout(c->out, like, c->nin);
+    if (odd && !rows && !(c->op->flags & TNI_OP_CONTIGUOUS)) tni_like_layout(c->out, like, c->nin);
     return TN_OK;
 }
 

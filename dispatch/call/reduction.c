@@ -76,9 +76,10 @@ static inline tn_status read_arguments(reduction *r) {
     int32_t given = dtype >= 0 ? dtype : tn_view_dtype(&r->in->v);
     if (op->compute_rule == TNI_COMPUTE_FLOAT && tn_dtype_category(given) < TN_CAT_FLOAT)
         return tn_fail(TN_E_DTYPE, -1,
-                       "%s(): could not infer output dtype. Input dtype must be either a floating "
+                       "%s(): could not infer output dtype. %s dtype must be either a floating "
                        "point or complex dtype. Got: %s",
-                       op->info.name + (op->info.name[0] == '_'), tni_type_text(given));
+                       op->info.name + (op->info.name[0] == '_'), dtype >= 0 ? "Optional" : "Input",
+                       tni_type_text(given));
     if (op->compute_rule == TNI_COMPUTE_FIRST && r->in->v.numel == 0) TN_TRY(check_some(r));
     r->inf.device = tn_tensor_device(r->in);
     return TN_OK;

@@ -89,12 +89,22 @@ static tn_status check_format(int64_t format, int32_t ndim) {
     return TN_OK;
 }
 
+static bool has_strides_of_rows(const tn_view *v) {
+    uint64_t stride = 1;
+    for (int32_t d = v->ndim - 1; d >= 0; d--) {
+        if ((uint64_t)v->strides[d] != stride) return false;
+        stride *= v->shape[d] > 0 ? (uint64_t)v->shape[d] : 1;
+    }
+    return true;
+}
+
 tn_status tni_new_like(const tn_view *v, int32_t dtype, tn_device device, int64_t format,
                        tn_tensor **ret_tensor) {
     int64_t strides[TN_MAX_DIMS];
-    bool plain = format == TN_FORMAT_CONTIGUOUS ||
-                 (format == TN_FORMAT_PRESERVE && (v->word & TN_W_CONTIGUOUS));
-    if (plain) return tn_tensor_new(dtype, device, v->ndim, v->shape, ret_tensor);
+    if (format == TN_FORMAT_CONTIGUOUS || (format == TN_FORMAT_PRESERVE && has_strides_of_rows(v)))
+        return tn_tensor_new(dtype, device, v->ndim, v->shape, ret_tensor);
+    if (format == TN_FORMAT_PRESERVE && (v->word & TN_W_DENSE))
+        return tn_tensor_new_strided(dtype, device, v->ndim, v->shape, v->strides, ret_tensor);
     TN_TRY(check_format(format, v->ndim));
     tni_format_strides((int32_t)format, v, v->ndim, v->shape, strides);
     return tn_tensor_new_strided(dtype, device, v->ndim, v->shape, strides, ret_tensor);

@@ -535,6 +535,15 @@ static tn_tensor *from_the_start(tni_scope *s, tn_tensor *index, int64_t size) {
     return scope_where(s, negative, moved, index);
 }
 
+/* The element of a tensor without dimensions, which may be named more than once. */
+static tn_status fill_single(const tn_index_fill__args *a, tn_tensor **rets) {
+    tn_tensor *self = tni_t(a->self);
+    tni_scope s = {0};
+    tn_tensor *row = SCOPE(&s, tn_unsqueeze(self, 0, scope_slot(&s)));
+    (void)SCOPE(&s, tn_index_fill_(row, 0, tni_t(a->index), tni_t(a->value), scope_slot(&s)));
+    return scope_finish(&s, self, rets);
+}
+
 tn_status tni_composite_index_fill_(const void *args, tn_tensor **rets) {
     const tn_index_fill__args *a = args;
     tn_tensor *self = tni_t(a->self), *value;
@@ -561,10 +570,7 @@ tn_status tni_composite_index_fill_(const void *args, tn_tensor **rets) {
         TN_TRY(tni_check_scalar_fits(&number, tn_view_dtype(&self->v)));
     }
     if (tni_overlap_of(self, tni_t(a->index)) != TNI_OVERLAP_NONE) return tni_fail_overlap();
-    if (ndim == 0 && a->index->numel == 0) {
-        rets[0] = tn_tensor_ref(self);
-        return TN_OK;
-    }
+    if (ndim == 0 && a->index->numel != 1) return fill_single(a, rets);
     memcpy(shape, self->v.shape, sizeof *shape * (size_t)ndim);
     tn_tensor *index = from_the_start(&s, tni_t(a->index), ndim ? shape[a->dim] : 1);
     if (ndim) shape[a->dim] = a->index->numel;

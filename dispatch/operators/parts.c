@@ -139,6 +139,10 @@ tn_status tni_composite_index_reduce(const void *args, tn_tensor **rets) {
 
 /* ---- Sums and norms of parts -------------------------------------------------------------------*/
 
+static tn_tensor *norm_over(tni_scope *s, tn_tensor *t, double p, tn_ints dims) {
+    return SCOPE(s, tn_linalg_vector_norm(t, tn_scalar_float(p), dims, 1, -1, scope_slot(s)));
+}
+
 tn_status tni_composite_renorm(const void *args, tn_tensor **rets) {
     const tn_renorm_args *a = args;
     tni_scope s = {0};
@@ -155,12 +159,16 @@ tn_status tni_composite_renorm(const void *args, tn_tensor **rets) {
                        (int)a->input->ndim);
     for (int32_t d = 0; d < a->input->ndim; d++)
         if (d != a->dim) dims[n++] = d;
-    tn_status st = tn_linalg_vector_norm(tni_t(a->input), tn_scalar_float(a->p),
-                                         tn_ints_of(dims, n), 1, -1, &norm);
-    norm = scope_take(&s, st, norm);
+    norm = norm_over(&s, tni_t(a->input), a->p, tn_ints_of(dims, n));
     if (s.st == TN_OK) {
-        st = tn_gt(norm, tn_scalar_box_init(&most, tn_scalar_float(a->maxnorm)), &large);
+        tn_status st = tn_gt(norm, tn_scalar_box_init(&most, tn_scalar_float(a->maxnorm)), &large);
         large = scope_take(&s, st, large);
+    }
+    if (tni_recording(a->input->word)) { /* the slope of a norm that does not count may be nan */
+        tn_scalar_box unit;
+        tn_tensor *ones = tn_scalar_box_init(&unit, tn_scalar_float(1));
+        tn_tensor *counted = scope_where(&s, large, tni_t(a->input), ones);
+        norm = norm_over(&s, counted, a->p, tn_ints_of(dims, n));
     }
     tn_tensor *below = scope_add_number(&s, norm, 1e-7);
     tn_tensor *factor = scope_unary(&s, tn_reciprocal, below);

@@ -168,6 +168,15 @@ tn_status tni_composite_aminmax(const void *args, tn_tensor **rets) {
     return both(st, low, high, rets);
 }
 
+tn_status tni_check_nanmean(const void *args) {
+    const tn_nanmean_args *a = args;
+    if (a->dtype < 0 || tn_dtype_category((int32_t)a->dtype) >= TN_CAT_FLOAT) return TN_OK;
+    return tn_fail(TN_E_DTYPE, 1,
+                   "nanmean(): could not infer output dtype. Optional dtype must be either a "
+                   "floating point or complex dtype. Got: %s",
+                   tni_type_text((int32_t)a->dtype));
+}
+
 /* ---- Truth -------------------------------------------------------------------------------------*/
 
 /* The answer about a uint8 tensor is uint8, as before there was a bool. */
@@ -192,9 +201,16 @@ static tn_status by_element(const tn_view *v, const tn_view *out, tn_tensor **re
     return truth_of(st, answer, v, out, rets);
 }
 
+static tn_status check_truth_out(const char *op, const tn_view *out) {
+    if (!out || tn_view_dtype(out) == TN_BOOL || tn_view_dtype(out) == TN_U8) return TN_OK;
+    return tn_fail(TN_E_STATE, -1, "%s only supports bool tensor for result, got: %s", op,
+                   tni_type_text(tn_view_dtype(out)));
+}
+
 tn_status tni_composite_all(const void *args, tn_tensor **rets) {
     const tn_all_args *a = args;
     tn_tensor *answer = NULL;
+    TN_TRY(check_truth_out("all", a->out));
     if (is_by_element(a->dim)) return by_element(a->input, a->out, rets);
     tn_status st = tn__all(tni_t(a->input), a->dim, a->keepdim, &answer);
     return truth_of(st, answer, a->input, a->out, rets);
@@ -203,6 +219,7 @@ tn_status tni_composite_all(const void *args, tn_tensor **rets) {
 tn_status tni_composite_any(const void *args, tn_tensor **rets) {
     const tn_any_args *a = args;
     tn_tensor *answer = NULL;
+    TN_TRY(check_truth_out("any", a->out));
     if (is_by_element(a->dim)) return by_element(a->input, a->out, rets);
     tn_status st = tn__any(tni_t(a->input), a->dim, a->keepdim, &answer);
     return truth_of(st, answer, a->input, a->out, rets);

@@ -170,6 +170,7 @@ _LATER = {
     **dict.fromkeys((
         "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor", "sparse_csc_tensor",
         "sparse_bsr_tensor", "sparse_bsc_tensor", "spmm", "dsmm", "hspmm", "smm",
+        "sspaddmm",
     ), "_tensor.sparse"),
     **dict.fromkeys((
         "broadcast_shapes", "can_cast", "einsum", "finfo", "get_device_module", "gradient",
@@ -182,7 +183,7 @@ _LATER = {
     **dict.fromkeys((
         "_batch_norm_with_update", "_chunk_cat", "_native_batch_norm_legit",
         "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_upsample_bilinear2d_aa",
-        "split_with_sizes_copy", "unbind_copy",
+        "split_copy", "split_with_sizes_copy", "unbind_copy",
     ), "_tensor.inner"),
     **dict.fromkeys((
         "adaptive_max_pool1d", "alpha_dropout", "alpha_dropout_", "batch_norm",

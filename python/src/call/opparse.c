@@ -22,7 +22,7 @@ static int bad_type(tnp_mismatch *why, PyObject *value) {
 }
 
 static int too_many_things(void) {
-    PyErr_SetString(PyExc_ValueError, "too many arguments in one call");
+    PyErr_SetString(PyExc_TypeError, "too many arguments in one call");
     return -1;
 }
 

@@ -17,6 +17,12 @@ static tn_tensor *call_one(tnp_direct *d, unsigned char *args, tn_tensor *t) {
     return st == TN_OK ? ret[0] : tnp_raise(st);
 }
 
+/* The format that the strides speak of: of one channel, or of single places, both may be told. */
+static int32_t format_of(const tn_tensor *t) {
+    if (!tn_tensor_lies_channels_last(t)) return TN_FORMAT_CONTIGUOUS;
+    return tn_tensor_ndim(t) == 4 ? TN_FORMAT_CHANNELS_LAST : TN_FORMAT_CHANNELS_LAST_3D;
+}
+
 tn_tensor *tnp_to_target(tn_tensor *t, const tnp_target *to) {
     _Alignas(16) unsigned char args[TNP_DIRECT_ARGS_BYTES];
     tn_device here = tn_tensor_device(t), there = to->device;
@@ -24,11 +30,7 @@ tn_tensor *tnp_to_target(tn_tensor *t, const tnp_target *to) {
     bool converts = to->dtype >= 0 && to->dtype != tn_tensor_dtype(t);
     bool asks = to->format == TN_FORMAT_CONTIGUOUS || to->format >= TN_FORMAT_CHANNELS_LAST;
     if (asks && tnp_settle(t) < 0) return NULL;
-    uint64_t word = tn_tensor_view(t)->word;
-    /* As in PyTorch, rows are asked for only of images that lie channels last. */
-    bool formats = (to->format == TN_FORMAT_CONTIGUOUS &&
-                    (word & (TN_W_CONTIGUOUS | TN_W_CHANNELS_LAST)) == TN_W_CHANNELS_LAST) ||
-                   (to->format >= TN_FORMAT_CHANNELS_LAST && !(word & TN_W_CHANNELS_LAST));
+    bool formats = asks && to->format != format_of(t);
     if (!moves && !converts && !formats && !to->copy) return tn_tensor_ref(t);
     if (!tnp_direct_ready(&to_copy)) return NULL;
     memcpy(args, to_copy.o.image, (size_t)to_copy.o.meta.args_bytes);

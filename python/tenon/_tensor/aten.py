@@ -153,6 +153,12 @@ def _avg_pool2d_backward(grad: Tensor, x: Tensor, *rest: Any) -> Any:
     return _C._op("_avg_pool2d_backward")(grad, list(x.shape), *rest)
 
 
+def _elu(x: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Tensor:
+    """elu, with factors on all of it and on the input where it is below 0."""
+    y: Tensor = _C._nn.elu(x if input_scale == 1 else tenon.where(x > 0, x, x * input_scale), alpha)
+    return y if scale == 1 else y * scale
+
+
 def _elu_backward(
     grad: Tensor, alpha: Any, scale: Any, input_scale: Any, is_result: bool, x: Tensor
 ) -> Any:
@@ -203,6 +209,9 @@ PARTS: dict[str, Callable[..., Any]] = {
     "upsample_bilinear2d_backward": lambda grad, out, size, align, high=None, wide=None: _C._op(
         "_upsample_bilinear2d_backward"
     )(grad, size, align, high, wide),
+    "_batch_norm_with_update": _in("inner", "_batch_norm_with_update"),
+    "elu": _elu,
+    "elu_": lambda x, *factors, **named: x.copy_(_elu(x, *factors, **named)),
     "elu_backward": _elu_backward,
     "softplus_backward": lambda *args: _C._op("_softplus_backward")(*args),
     "_local_scalar_dense": lambda x: x.item(),

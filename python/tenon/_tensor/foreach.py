@@ -202,6 +202,14 @@ def _foreach_norm(
     return tuple(tenon.linalg.vector_norm(t, ord, dtype=dtype) for t in tensors)
 
 
+def _foreach_powsum(
+    tensors: Sequence[Tensor], ord: float = 2, dtype: Any = None
+) -> tuple[Tensor, ...]:
+    """The sum of the absolute values of every tensor, raised to the power ord."""
+    _check("_foreach_powsum", [tensors])
+    return tuple(t.abs().pow(ord).sum(dtype=dtype) for t in tensors)
+
+
 def _foreach_max(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The largest element of every tensor."""
     _check("_foreach_max", [tensors])

@@ -488,6 +488,8 @@ def histogram(
     tensor([2., 1.])
     """
     if isinstance(bins, Tensor):
+        if range is not None:
+            raise TypeError("histogram(): bins that are edges leave no range to give")
         edges = bins
     else:
         if range is not None and len(range) != 2:

@@ -30,6 +30,8 @@ def nonzero(
             [2]])
     """
     if as_tuple:
+        if out is not None:
+            raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
         return _ops._nonzero_tuple(input)
     return _ops.nonzero(input) if out is None else _ops.nonzero(input, out=out)
 

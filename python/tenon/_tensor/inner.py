@@ -32,6 +32,21 @@ def unbind_copy(input: Tensor, dim: int = 0, *, out: Any = None) -> tuple[Tensor
     return made if out is None else None
 
 
+def split_copy(
+    input: Tensor, split_size: int, dim: int = 0, *, out: Any = None
+) -> tuple[Tensor, ...] | None:
+    """Copies of parts of this size along dim; with out= they go into its tensors, and nothing is
+    returned.
+
+    Shapes: any, to parts.
+
+    >>> tn.split_copy(tn.arange(3), 2)
+    (tensor([0, 1]), tensor([2]))
+    """
+    made = _given(_ops.split_copy(input, split_size, dim), out)
+    return made if out is None else None
+
+
 def split_with_sizes_copy(
     input: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: Any = None
 ) -> tuple[Tensor, ...] | None:

@@ -144,6 +144,27 @@ def smm(input: Tensor, mat: Tensor) -> Tensor:
     return _ops.mm(input, mat).to_sparse()
 
 
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * mat1 @ mat2 of two sparse matrices and a dense one, as a sparse one.
+
+    Shapes: (m, n), (m, k) and (k, n) to (m, n).
+
+    >>> tn.sspaddmm(tn.eye(2).to_sparse(), tn.eye(2).to_sparse(), tn.ones(2, 2)).to_dense()
+    tensor([[2., 1.],
+            [1., 2.]])
+    """
+    for name, t in (("input", input), ("mat1", mat1)):
+        if not t.is_sparse:
+            raise RuntimeError(f"sspaddmm: {name} has to be a sparse matrix, but is {t.layout}")
+    product = smm(mat1, mat2)
+    if input.shape != product.shape:
+        raise RuntimeError(
+            f"sspaddmm: input has the shape {tuple(input.shape)}, the product "
+            f"{tuple(product.shape)}"
+        )
+    return input * beta + product * alpha
+
+
 def _compressed(
     compressed: Any, plain: Any, values: Any, size: Any, layout: Any, dtype: Any, device: Any,
     pin_memory: bool, requires_grad: bool, check: bool | None,

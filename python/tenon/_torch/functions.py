@@ -89,6 +89,23 @@ def _safe_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return input.masked_fill(nothing, 0).softmax(dim, dtype=dtype).masked_fill(nothing, 0)
 
 
+def _aminmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The smallest and the largest element, of all or along dim."""
+    return tuple(tenon.aminmax(input, dim=dim, keepdim=keepdim))
+
+
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """v with the norm g, which is taken over all dimensions but dim."""
+    from tenon.nn.utils.weight_norm import scaled
+
+    return scaled(v, g, dim)
+
+
+def _lazy_clone(input: Tensor) -> Tensor:
+    """A copy of the tensor."""
+    return input.clone()
+
+
 def set_vital(vital: str, attr: str, value: str) -> None:
     """Once noted a fact about the program; PyTorch has given it up."""
     del vital, attr, value
@@ -154,6 +171,9 @@ def all_of_them() -> dict[str, Any]:
             _validate_sparse_compressed_tensor_args,
             *map(_validator, ("csr", "csc", "bsr", "bsc")),
             _safe_softmax,
+            _aminmax,
+            _weight_norm,
+            _lazy_clone,
             set_vital,
             _has_compatible_shallow_copy_type,
             _grouped_mm,

@@ -16,7 +16,7 @@ def is_anomaly_enabled() -> bool:
 
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether gradients that are NaN are failures."""
-    return bool(_C._get_anomaly() & _CHECK_NAN)
+    return not is_anomaly_enabled() or bool(_C._get_anomaly() & _CHECK_NAN)
 
 
 class set_detect_anomaly:

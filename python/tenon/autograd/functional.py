@@ -193,9 +193,9 @@ def _scalar(func: _Fn, name: str, strict: bool) -> _Fn:
 
     def checked(*xs: Tensor) -> Tensor:
         out = func(*xs)
+        _tuple(out, f"outputs of the user-provided function given to {name}")
         if isinstance(out, tuple):
             raise RuntimeError(f"The function given to {name} should return a single Tensor")
-        _tuple(out, f"outputs of the user-provided function given to {name}")
         if out.numel() != 1:
             raise RuntimeError(
                 f"The Tensor returned by the function given to {name} should contain a single "

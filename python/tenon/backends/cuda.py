@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tenon.backends import _options
@@ -83,6 +84,7 @@ def enable_cudnn_sdp(on: bool) -> None:
     _options.put("cudnn_sdp", "TENON_CUDNN_SDP", bool(on))
 
 
-def sdp_kernel(*args: Any, **kwargs: Any) -> Any:
-    """A with statement that names attention kernels; there is one here."""
-    return nullcontext()
+@contextmanager
+def sdp_kernel(*args: Any, **kwargs: Any) -> Iterator[None]:
+    """A with statement, or a decorator, that names attention kernels; there is one here."""
+    yield

@@ -653,8 +653,8 @@ def local_response_norm(
         raise ValueError(
             f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)"
         )
-    squares = _nn.pad(input.mul(input).movedim(1, -1), (size // 2, (size - 1) // 2))
-    mean = squares.unfold(-1, size, 1).mean(-1).movedim(-1, 1)
+    squares = _nn.pad(input.mul(input).unsqueeze(1).flatten(3), (0, 0, size // 2, (size - 1) // 2))
+    mean = _nn.avg_pool2d(squares, (size, 1), stride=1).view(input.shape)
     return input / mean.mul(alpha).add(k).pow(beta)
 
 
