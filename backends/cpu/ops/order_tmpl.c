@@ -14,7 +14,7 @@
 #include "axis.h"
 #include "cpu_priv.h"
 
-enum { GRAIN = 1 << 12, SMALL = 40, DIGITS = 256, FEW_ROOM = 256 };
+enum { GRAIN = 1 << 12, SMALL = 40, DIGITS = 256, FEW_ROOM = 256, GLANCE = 32 };
 enum { TURN = 1 << 17 }; /* steps between looks for an interrupt */
 
 /* ---- Items ------------------------------------------------------------------------------------*/
@@ -174,6 +174,25 @@ static bool fill(const job *j, const T *x, item *v) {
     return s.st == TN_OK;
 }
 
+/* Whether one of GLANCE elements may come before `limit`, as whole vectors find out: where none does, their
+ * keys need not be made. */
+static bool any_before(const T *x, T limit, bool reversed) {
+#if TMPL_IS_HALF
+    (void)x, (void)limit, (void)reversed;
+    return true;
+#else
+    int found = 0;
+    if (reversed) {
+        TMPL_VECTOR
+        for (int i = 0; i < GLANCE; i++) found |= !(LOAD(x[i]) <= LOAD(limit));
+    } else {
+        TMPL_VECTOR
+        for (int i = 0; i < GLANCE; i++) found |= !(LOAD(x[i]) >= LOAD(limit));
+    }
+    return found != 0;
+#endif
+}
+
 /* For few of many: the items among which the k smallest are, at the front; returns how many, 0 when interrupted. They gather
  * until there is no more room; then the k smallest of them stay, and what follows must be smaller than the
  * last of these, so most elements only meet that one, and none is moved often. */
@@ -185,13 +204,21 @@ static int64_t keep_few(const job *j, const T *x, item *v) {
     while (kept == room) {
         if (!select_items(v, kept, j->k)) return 0;
         K limit = v[j->k - 1].key;
-        for (kept = j->k; i < n && kept < room;) {
-            for (int64_t stop = n - i < TURN ? n : i + TURN; i < stop && kept < room; i++) {
+        const T last = x[(int64_t)v[j->k - 1].at * step];
+        kept = j->k;
+        for (int64_t looks = 1; i < n && kept < room; looks++) {
+            bool glance = step == 1 && n - i > GLANCE;
+            int64_t stop = glance ? i + GLANCE : n - i < TURN ? n : i + TURN;
+            if (looks % (glance ? TURN / GLANCE : 1) == 0 && cpu_poll() != TN_OK) return 0;
+            if (glance && !any_before(x + i, last, j->reversed)) {
+                i = stop;
+                continue;
+            }
+            for (; i < stop && kept < room; i++) {
                 K key = (K)(key_of(x[i * step]) ^ flip);
                 if (CPU_LIKELY(key >= limit)) continue;
                 v[kept++] = (item){key, (uint32_t)i};
             }
-            if (cpu_poll() != TN_OK) return 0;
         }
     }
     return kept;
