@@ -101,6 +101,29 @@ def test_threads_change_no_bit() -> None:
             np.testing.assert_array_equal(x, y)
 
 
+def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.ndarray:
+    """softmax(q k^T / sqrt(width)) v in float64."""
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    if causal:
+        scores[..., np.triu(np.ones(scores.shape[-2:], bool), 1)] = -np.inf
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("queries", "keys", "width"),
+    [(1, 1, 8), (7, 129, 33), (65, 65, 64), (130, 300, 50), (64, 128, 1)],
+)
+def test_attention(queries: int, keys: int, width: int, causal: bool) -> None:
+    """Weights are not rounded to bfloat16 on the way: the result is off by its own rounding."""
+    (q, x), (k, y), (v, z) = (drawn(2, n, 3, width) for n in (queries, keys, keys))
+    parts = [t.transpose(1, 2) for t in (q, k, v)]
+    found = tn.nn.functional.scaled_dot_product_attention(*parts, is_causal=causal)
+    exact = attended(*(np.swapaxes(t, 1, 2) for t in (x, y, z)), causal)
+    check(found, exact, np.full_like(exact, 40.0))
+
+
 @pytest.mark.skipif("TENON_CPU_ISA" in os.environ, reason="the instruction set is given")
 @pytest.mark.parametrize("isa", ["avx512", "avx2"])
 def test_without_tiles(isa: str) -> None:

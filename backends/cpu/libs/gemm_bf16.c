@@ -30,6 +30,9 @@ typedef struct job {
     int64_t pairs, strips, panels, row_blocks, col_blocks;
 } job;
 
+static int64_t whole(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /* ---- Packing -----------------------------------------------------------------------------------*/
 
 /* The next n lines of a matrix whose element (line, k) stands at line * ls + k * ks, as (pair, width);
@@ -60,7 +63,7 @@ BF16 static void pack_pairs(const uint16_t *from, int64_t ls, int64_t ks, int64_
 static void pack_turned(const uint16_t *from, int64_t ls, int64_t ks, int64_t k, int64_t n,
                         int64_t width, uint32_t *to) {
     for (int64_t at = 0; at < k; at += 2 * TURNED, from += 2 * TURNED * ks, to += TURNED * width) {
-        int64_t here = k - at < 2 * TURNED ? k - at : 2 * TURNED;
+        int64_t here = smaller(2 * TURNED, k - at);
         if (n < width || here < 2 * TURNED) memset(to, 0, (size_t)(TURNED * width) * sizeof *to);
         if (ks != 1) {
             uint32_t pairs[TURNED * MAX_ROWS];
@@ -76,33 +79,43 @@ static void pack_turned(const uint16_t *from, int64_t ls, int64_t ks, int64_t k,
     }
 }
 
+static void pack_strip(const bf16_unit *u, const uint16_t *a, int64_t rs, int64_t cs, int64_t k,
+                       int64_t n, uint32_t *to) {
+    if (u->turned)
+        pack_turned(a, rs, cs, k, n, u->rows, to);
+    else
+        pack_pairs(a, rs, cs, k, n, u->rows, to);
+}
+
 static tn_status pack_strips(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     const gemm_args *g = j->g;
     int64_t rows = j->unit->rows;
     for (int64_t s = begin; s < end; s++) {
-        int64_t e = s / j->strips, i = s % j->strips * rows, n = g->m - i < rows ? g->m - i : rows;
+        int64_t e = s / j->strips, i = s % j->strips * rows, n = smaller(rows, g->m - i);
         const uint16_t *a = (const uint16_t *)g->a.data + e * g->a.bs + i * g->a.rs;
-        uint32_t *to = j->a + s * j->pairs * rows;
-        if (j->unit->turned)
-            pack_turned(a, g->a.rs, g->a.cs, g->k, n, rows, to);
-        else
-            pack_pairs(a, g->a.rs, g->a.cs, g->k, n, rows, to);
+        pack_strip(j->unit, a, g->a.rs, g->a.cs, g->k, n, j->a + s * j->pairs * rows);
     }
     return TN_OK;
+}
+
+/* pack_pairs with zeros up to so many pairs. */
+static void pack_padded(const uint16_t *from, int64_t ls, int64_t ks, int64_t k, int64_t n,
+                        int64_t width, int64_t pairs, uint32_t *to) {
+    int64_t packed = (k + 1) / 2 * width;
+    pack_pairs(from, ls, ks, k, n, width, to);
+    memset(to + packed, 0, (size_t)(pairs * width - packed) * sizeof *to);
 }
 
 /* Panel p of an entry from pair `first` on, as the product reads it. */
 static void pack_panel(const job *j, int64_t e, int64_t p, int64_t first, int64_t pairs,
                        uint32_t *to) {
     const gemm_args *g = j->g;
-    int64_t cols = j->unit->cols, c = p * cols, n = g->n - c < cols ? g->n - c : cols;
-    int64_t k = g->k - 2 * first < 2 * pairs ? g->k - 2 * first : 2 * pairs;
+    int64_t cols = j->unit->cols, c = p * cols, n = smaller(cols, g->n - c);
+    int64_t k = smaller(2 * pairs, g->k - 2 * first);
     const uint16_t *b =
         (const uint16_t *)g->b.data + e * g->b.bs + c * g->b.cs + 2 * first * g->b.rs;
-    pack_pairs(b, g->b.cs, g->b.rs, k, n, cols, to);
-    int64_t packed = (k + 1) / 2 * cols;
-    memset(to + packed, 0, (size_t)(pairs * cols - packed) * sizeof *to);
+    pack_padded(b, g->b.cs, g->b.rs, k, n, cols, pairs, to);
 }
 
 static tn_status pack_panels(void *arg, int64_t begin, int64_t end) {
@@ -144,15 +157,15 @@ typedef struct block_room {
 static void run_block(const job *j, int64_t e, int64_t s0, int64_t p0, block_room room) {
     const gemm_args *g = j->g;
     const bf16_unit *u = j->unit;
-    int64_t s1 = s0 + u->block_strips < j->strips ? s0 + u->block_strips : j->strips;
-    int64_t p1 = p0 + u->block_panels < j->panels ? p0 + u->block_panels : j->panels;
+    int64_t s1 = smaller(s0 + u->block_strips, j->strips);
+    int64_t p1 = smaller(p0 + u->block_panels, j->panels);
     int64_t ld = block_ld(u);
     const uint32_t *a = j->a + (g->a.bs ? e : 0) * j->strips * j->pairs * u->rows;
     const uint32_t *b =
         j->b ? j->b + ((g->b.bs ? e : 0) * j->panels + p0) * j->pairs * u->cols : NULL;
     bf16_add add = {.ld = ld};
     for (int64_t k = 0; k < j->pairs; k += u->deep) {
-        add.pairs = j->pairs - k < u->deep ? j->pairs - k : u->deep;
+        add.pairs = smaller(u->deep, j->pairs - k);
         add.first = k == 0;
         int64_t next = (b ? j->pairs : add.pairs) * u->cols;
         for (int64_t p = p0; !b && p < p1; p++)
@@ -168,8 +181,7 @@ static void run_block(const job *j, int64_t e, int64_t s0, int64_t p0, block_roo
             }
         }
     }
-    int64_t c = p0 * u->cols, most = u->block_panels * u->cols,
-            n = g->n - c < most ? g->n - c : most;
+    int64_t c = p0 * u->cols, n = smaller(u->block_panels * u->cols, g->n - c);
     for (int64_t i = s0 * u->rows; i < s1 * u->rows && i < g->m; i++)
         finish_row(g, e, i, c, n, room.sum + (i - s0 * u->rows) * ld);
 }
@@ -225,7 +237,7 @@ static tn_status run_few(void *arg, int64_t begin, int64_t end) {
     const gemm_args *g = j->g;
     for (int64_t t = begin; t < end; t++) {
         int64_t e = t / j->col_blocks, c = t % j->col_blocks * TOGETHER;
-        int64_t n = g->n - c < TOGETHER ? g->n - c : TOGETHER;
+        int64_t n = smaller(TOGETHER, g->n - c);
         const uint16_t *a = (const uint16_t *)g->a.data + e * g->a.bs;
         const uint16_t *b = (const uint16_t *)g->b.data + e * g->b.bs + c * g->b.cs;
         float sum[FEW][TOGETHER];
@@ -233,6 +245,55 @@ static tn_status run_few(void *arg, int64_t begin, int64_t end) {
         for (int64_t i = 0; i < g->m; i++) finish_row(g, e, i, c, n, sum[i]);
     }
     return TN_OK;
+}
+
+/* ---- A product of kernels that run their own tiles ---------------------------------------------*/
+
+bool cpu_has_bf16(void) { return cpu_bf16_unit() != NULL; }
+
+int64_t cpu_bf16_product_room(int64_t m, int64_t n, int64_t k) {
+    const bf16_unit *u = cpu_bf16_unit();
+    int64_t pairs = whole((k + 1) / 2, u->step), tile = room_mul(u->rows, u->cols);
+    int64_t packed =
+        room_add(room_mul(whole(m, u->rows), pairs), room_mul(whole(n, u->cols), pairs));
+    return room_add(packed, tile);
+}
+
+/* One tile of it, of whose sums add->rows by add->cols are wanted at `to`. */
+static void product_tile(const bf16_unit *u, bf16_add *add, float *tile, float *to, int64_t c_rs,
+                         bool more) {
+    bool direct = add->rows == u->rows && add->cols == u->cols;
+    add->sum = direct ? to : tile;
+    add->ld = direct ? c_rs : u->cols;
+    add->first = !direct || !more;
+    u->add(add);
+    for (int64_t r = 0; !direct && r < add->rows; r++)
+        for (int64_t q = 0; q < add->cols; q++)
+            to[r * c_rs + q] = (more ? to[r * c_rs + q] : 0) + tile[r * u->cols + q];
+}
+
+void cpu_bf16_product(const bf16_product *p, float *room) {
+    const bf16_unit *u = cpu_bf16_unit();
+    int64_t pairs = whole((p->k + 1) / 2, u->step);
+    uint32_t *strip = (uint32_t *)(void *)room, *panels = strip + pairs * u->rows;
+    float *tile = room + pairs * (u->rows + whole(p->n, u->cols));
+    bf16_add add = {.a = strip, .pairs = pairs};
+    for (int64_t c = 0; c < p->n; c += u->cols)
+        pack_padded(p->b + c * p->b_cs, p->b_cs, p->b_rs, p->k, smaller(u->cols, p->n - c), u->cols,
+                    pairs, panels + c * pairs);
+    if (u->begin) u->begin();
+    for (int64_t part = 0; part < p->parts; part++)
+        for (int64_t i = 0; i < p->m; i += u->rows) {
+            add.rows = smaller(u->rows, p->m - i);
+            pack_strip(u, p->a + part * p->part + i * p->a_rs, p->a_rs, p->a_cs, p->k, add.rows,
+                       strip);
+            for (int64_t c = 0; c < p->n; c += u->cols) {
+                add.cols = smaller(u->cols, p->n - c);
+                add.b = panels + c * pairs;
+                product_tile(u, &add, tile, p->c + i * p->c_rs + c, p->c_rs, p->add || part > 0);
+            }
+        }
+    if (u->end) u->end();
 }
 
 /* ---- The product -------------------------------------------------------------------------------*/
@@ -249,7 +310,7 @@ tn_status cpu_gemm_bf16(const tn_call *call, const gemm_args *g) {
         return cpu_parallel(room_mul(g->batch, j.col_blocks), 1 + 131072 / work, run_few, &j);
     }
     const bf16_unit *u = j.unit;
-    j.pairs = (j.pairs + u->step - 1) / u->step * u->step;
+    j.pairs = whole(j.pairs, u->step);
     j.strips = (g->m + u->rows - 1) / u->rows;
     j.panels = (g->n + u->cols - 1) / u->cols;
     j.row_blocks = (j.strips + u->block_strips - 1) / u->block_strips;
@@ -271,6 +332,15 @@ tn_status cpu_gemm_bf16(const tn_call *call, const gemm_args *g) {
                         run_blocks, &j);
 }
 #else
+bool cpu_has_bf16(void) { return false; }
+
+int64_t cpu_bf16_product_room(int64_t m, int64_t n, int64_t k) {
+    (void)m, (void)n, (void)k;
+    return 0;
+}
+
+void cpu_bf16_product(const bf16_product *p, float *room) { (void)p, (void)room; }
+
 bool cpu_gemm_has_bf16(const gemm_args *g) {
     (void)g;
     return false;

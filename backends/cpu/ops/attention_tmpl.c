@@ -24,6 +24,7 @@ enum { BQ = 64, BK = 128 };
 #define GEMM cpu_sgemm
 #endif
 #define DIRECT (sizeof(T) == sizeof(A)) /* rows can be multiplied where they lie */
+#define PAIRS (TMPL_DTYPE == TMPL_BF16) /* there may be an instruction for them */
 
 /* A (batch, heads, length, width) tensor. */
 typedef struct heads {
@@ -116,6 +117,7 @@ typedef struct forward_job {
     A *lse;
     A scale;
     int causal;
+    bool pairs;     /* products are those of bfloat16 */
     int64_t blocks; /* of queries per head */
 } forward_job;
 
@@ -144,14 +146,93 @@ static A max_row(const A *s, int64_t n, A max) {
     return vec_max_of(m);
 }
 
-/* One block of queries against all keys. room: scores, output rows, packed rows. */
-static tn_status forward_block(const forward_job *j, int64_t b, int64_t h, int64_t q0, A *room) {
-    const heads *q = &j->q, *k = &j->k, *v = &j->v;
-    int64_t rows = smaller(BQ, q->l - q0), kh = h / (q->h / k->h), ldq, ldk, ldv, w = v->w;
-    A *s = room, *y = s + BQ * BK, *qr = y + BQ * w, *kr = qr + BQ * q->w, *vr = kr + BK * q->w;
+/* A tile: queries q0 .. of a head against keys k0 .. */
+typedef struct tile {
+    int64_t b, h, kh, q0, rows, k0, cols;
+    A *s, *y;                  /* scores (rows, BK), sums of values (rows, v.w) */
+    A *q, *k, *v, *split, *of; /* packed rows, scores in two parts, room of a product */
+    const A *queries;          /* not in pairs; rows ldq apart */
+    int64_t ldq;
+} tile;
+
+static int64_t forward_room(const forward_job *j, tile *t, A *base) {
+    int64_t w = j->q.w, wv = j->v.w, wide = w > wv ? w : wv, deep = wide > BK ? wide : BK;
+    int64_t size[] = {BQ * BK,
+                      room_mul(BQ, wv),
+                      room_mul(BQ, w),
+                      room_mul(BK, w),
+                      room_mul(BK, wv),
+                      j->pairs ? BQ * BK : 0,
+                      j->pairs ? cpu_bf16_product_room(BQ, deep, deep) : 0};
+    A **part[] = {&t->s, &t->y, &t->q, &t->k, &t->v, &t->split, &t->of};
+    int64_t at = 0;
+    for (int i = 0; i < (int)(sizeof size / sizeof size[0]); i++) {
+        if (base) *part[i] = base + at;
+        at = room_add(at, size[i]);
+    }
+    return at;
+}
+
+static const uint16_t *halves(const heads *t, int64_t b, int64_t h, int64_t r) {
+    return (const uint16_t *)(const void *)(t->data + b * t->sn + h * t->sh + r * t->sl);
+}
+
+/* s = scale * q k^T */
+static void scores(const forward_job *j, const tile *t) {
+    const heads *q = &j->q, *k = &j->k;
+    if (!j->pairs) {
+        int64_t ldk;
+        const A *kp = rows_in(k, t->b, t->kh, t->k0, t->cols, t->k, &ldk);
+        GEMM(0, 1, t->rows, t->cols, q->w, j->scale, t->queries, t->ldq, kp, ldk, 0, t->s, BK);
+        return;
+    }
+    bf16_product p = {.m = t->rows, .n = t->cols, .k = q->w, .parts = 1, .c_rs = BK};
+    p.a = halves(q, t->b, t->h, t->q0);
+    p.b = halves(k, t->b, t->kh, t->k0);
+    p.a_rs = q->sl, p.a_cs = q->sw, p.b_rs = k->sw, p.b_cs = k->sl;
+    p.c = (float *)(void *)t->s;
+    cpu_bf16_product(&p, (float *)(void *)t->of);
+    for (int64_t i = 0; i < t->rows; i++)
+        for (int64_t c = 0; c < t->cols; c++) t->s[i * BK + c] *= j->scale;
+}
+
+/* y = [y +] s v. In pairs s is two matrices, so that it is not rounded to bfloat16. */
+static void values(const forward_job *j, const tile *t) {
+    const heads *v = &j->v;
+    if (!j->pairs) {
+        int64_t ldv;
+        const A *vp = rows_in(v, t->b, t->kh, t->k0, t->cols, t->v, &ldv);
+        GEMM(0, 0, t->rows, v->w, t->cols, 1, t->s, BK, vp, ldv, t->k0 > 0, t->y, v->w);
+        return;
+    }
+    T *split = (T *)(void *)t->split;
+    for (int64_t i = 0; i < t->rows; i++)
+        for (int64_t c = 0; c < t->cols; c++) {
+            A x = t->s[i * BK + c];
+            T high = STORE(x);
+            split[i * BK + c] = high;
+            split[(BQ + i) * BK + c] = STORE(x - LOAD(high));
+        }
+    bf16_product p = {.m = t->rows, .n = v->w, .k = t->cols, .parts = 2, .part = BQ * BK};
+    p.a = (const uint16_t *)(const void *)split;
+    p.b = halves(v, t->b, t->kh, t->k0);
+    p.a_rs = BK, p.a_cs = 1, p.b_rs = v->sl, p.b_cs = v->sw;
+    p.c = (float *)(void *)t->y;
+    p.c_rs = v->w;
+    p.add = t->k0 > 0;
+    cpu_bf16_product(&p, (float *)(void *)t->of);
+}
+
+/* One block of queries against all keys. */
+static tn_status forward_block(const forward_job *j, tile *t) {
+    const heads *q = &j->q;
+    int64_t b = t->b, h = t->h, q0 = t->q0, rows = smaller(BQ, q->l - q0), w = j->v.w;
+    A *s = t->s, *y = t->y;
     A max[BQ], sum[BQ];
-    const A *qp = rows_in(q, b, h, q0, rows, qr, &ldq);
-    int64_t keys = keys_of(k->l, j->causal, q0 + rows - 1);
+    t->rows = rows;
+    t->kh = h / (q->h / j->k.h);
+    if (!j->pairs) t->queries = rows_in(q, b, h, q0, rows, t->q, &t->ldq);
+    int64_t keys = keys_of(j->k.l, j->causal, q0 + rows - 1);
     for (int64_t i = 0; i < rows; i++) {
         max[i] = -(A)INFINITY;
         sum[i] = 0;
@@ -159,9 +240,9 @@ static tn_status forward_block(const forward_job *j, int64_t b, int64_t h, int64
     tn_status st = TN_OK;
     for (int64_t k0 = 0; k0 < keys && st == TN_OK; k0 += BK) {
         int64_t cols = smaller(BK, keys - k0);
-        const A *kp = rows_in(k, b, kh, k0, cols, kr, &ldk),
-                *vp = rows_in(v, b, kh, k0, cols, vr, &ldv);
-        GEMM(0, 1, rows, cols, q->w, j->scale, qp, ldq, kp, ldk, 0, s, BK);
+        t->k0 = k0;
+        t->cols = cols;
+        scores(j, t);
         if (j->causal && k0 + cols > q0 + 1) mask_tile(s, rows, cols, q0 - k0);
         apply_mask(&j->mask, b, h, q0, k0, rows, cols, s);
         for (int64_t i = 0; i < rows; i++) {
@@ -172,7 +253,7 @@ static tn_status forward_block(const forward_job *j, int64_t b, int64_t h, int64
             for (int64_t c = 0; c < w && keep != 1 && k0 > 0; c++) y[i * w + c] *= keep;
             max[i] = m;
         }
-        GEMM(0, 0, rows, w, cols, 1, s, BK, vp, ldv, k0 > 0, y, w);
+        values(j, t);
         st = cpu_poll();
     }
     for (int64_t i = 0; i < rows; i++) {
@@ -186,14 +267,18 @@ static tn_status forward_block(const forward_job *j, int64_t b, int64_t h, int64
 
 static tn_status forward_items(void *arg, int64_t begin, int64_t end) {
     const forward_job *j = arg;
-    int64_t w = j->q.w + j->v.w;
+    tile t;
     uint64_t bytes;
     void *room;
-    tn_status st = cpu_blas_room(room_add(BQ * BK, room_mul(BQ + BK, w)), sizeof(A), &bytes, &room);
+    tn_status st = cpu_blas_room(forward_room(j, &t, NULL), sizeof(A), &bytes, &room);
     if (st) return st;
+    forward_room(j, &t, room);
     for (int64_t i = begin; i < end && st == TN_OK; i++) {
         int64_t bh = i / j->blocks;
-        st = forward_block(j, bh / j->q.h, bh % j->q.h, i % j->blocks * BQ, room);
+        t.b = bh / j->q.h;
+        t.h = bh % j->q.h;
+        t.q0 = i % j->blocks * BQ;
+        st = forward_block(j, &t);
     }
     cpu_blas_room_end(room, bytes);
     return st;
@@ -214,7 +299,8 @@ static tn_status flash_attention(const tn_call *call, const void *args) {
                      .mask = mask_of(a->attn_mask),
                      .lse = a->lse->data,
                      .scale = (A)a->scale,
-                     .causal = a->is_causal != 0};
+                     .causal = a->is_causal != 0,
+                     .pairs = PAIRS && cpu_has_bf16()};
     (void)call;
     j.blocks = (j.q.l + BQ - 1) / BQ;
     return cpu_parallel(j.q.n * j.q.h * j.blocks, grain_of(&j.q, &j.k), forward_items, &j);
