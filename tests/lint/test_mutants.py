@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.machinery
+import json
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mutate"))
 import ctext  # noqa: E402
 import pycode  # noqa: E402
+import runner  # noqa: E402
 
 TEXT = '''from __future__ import annotations
 
@@ -136,3 +138,15 @@ def test_what_other_devices_compile_is_left_alone() -> None:
     (fn,) = ctext.functions(FUNCTION)
     notes = [e.note for e in ctext.edits(FUNCTION, fn, False)]
     assert notes == ["return x [+ -> -] x;"]
+
+
+def test_what_is_known_is_written_after_each_mutant(tmp_path: Path) -> None:
+    """A run that is cut off leaves what it found, and nothing half written."""
+    run = object.__new__(runner.Runner)
+    run.written, run.results = tmp_path / "out.json", {}
+    run.items, run.facts = [], {}
+    for how in ("killed", "lives", "unreached"):
+        run.note({"id": f"one that is {how}"}, how)
+        found = json.loads(run.written.read_text("utf-8"))
+        assert found == {"results": run.results, "failing": []}
+    assert list(tmp_path.iterdir()) == [run.written]

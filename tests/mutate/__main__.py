@@ -142,7 +142,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--far", action="store_true", help="let the living meet all quick tests")
     parser.add_argument("--near", action="store_true", help="only the tests of their entries")
     parser.add_argument("--again", type=Path, metavar="FILE", help="what lived in this --json")
-    parser.add_argument("--json", type=Path, help="write the result of every mutant here")
+    parser.add_argument("--json", type=Path, help="the result of every mutant, written after each")
     parser.add_argument("--list", action="store_true", help="only print the mutants")
     parser.add_argument("--build", type=Path, default=ROOT / os.environ.get("TENON_BUILD", "build"))
     return parser.parse_args()
@@ -208,13 +208,14 @@ def main() -> int:
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENON_NUM_THREADS"), "1")
     # Mutants of kernels are compiled for the least instruction set alone.
     env = {**os.environ, **one, "PYTHONPATH": str(site), "TENON_CPU_ISA": "baseline"}
+    written = (opts.json or build.out / "results.json").resolve()
     command = [sys.executable, str(HERE / "runner.py"), str(build.out), str(opts.jobs)]
-    command += ["far"] if opts.far else ["near"] if opts.near else []
-    (build.out / "results.json").unlink(missing_ok=True)
-    subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=False)
-    results = json.loads((build.out / "results.json").read_text(encoding="utf-8"))
-    if opts.json:
-        opts.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    command += [str(written), *(["far"] if opts.far else ["near"] if opts.near else [])]
+    written.unlink(missing_ok=True)
+    done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise SystemExit(f"mutate: the runner ended with {done.returncode}; {written}: what it got")
+    results = json.loads(written.read_text(encoding="utf-8"))
     return report(build, results, may_live, unknown, began)
 
 

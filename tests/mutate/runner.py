@@ -1,9 +1,10 @@
 """Runs the tests once for each mutant, in forks of one process that has collected them.
 
-Started by __main__.py with the package of build/mutate/site: `runner.py FOLDER JOBS [near|far]`;
-reads mutants.json and writes results.json there. Mutants that the tests of their entries let live
-meet all collected tests that reach them, with `near` none; `far`: those of the whole Python package
-are collected, too.
+Started by __main__.py with the package of build/mutate/site: `runner.py FOLDER JOBS RESULTS
+[near|far]`; reads mutants.json there and writes the file RESULTS after each mutant, so that a run
+that is cut off leaves what it found. Mutants that the tests of their entries let live meet all
+collected tests that reach them, with `near` none; `far`: those of the whole Python package are
+collected, too.
 """
 
 from __future__ import annotations
@@ -115,10 +116,10 @@ def run_item(item: Any) -> str:
 class Runner:
     """A pytest plugin whose loop is over mutants."""
 
-    def __init__(self, folder: Path, jobs: int, near: bool) -> None:
+    def __init__(self, folder: Path, jobs: int, written: Path, near: bool) -> None:
         import tenon
 
-        self.folder, self.jobs, self.near = folder, jobs, near
+        self.folder, self.jobs, self.written, self.near = folder, jobs, written, near
         plan = json.loads((folder / "mutants.json").read_text(encoding="utf-8"))
         self.mutants, self.callers = plan["mutants"], plan["callers"]
         self.tests, self.most = plan["tests"], plan["most"]
@@ -128,6 +129,18 @@ class Runner:
         tenon.ones(3).sum()  # the plugin is loaded before anything forks
         self.libraries = Libraries(site, 1 + max((m["seen"] for m in self.mutants), default=0))
         self.results: dict[str, str] = {}
+
+    def note(self, mutant: dict[str, Any], how: str) -> None:
+        """What became of a mutant, at once in the file; never half of it."""
+        self.results[mutant["id"]] = how
+        self.write()
+
+    def write(self) -> None:
+        failing = [self.items[i].nodeid for i, f in self.facts.items() if f["how"] == "failed"]
+        part = self.written.with_name(self.written.name + ".part")
+        out = {"results": self.results, "failing": failing}
+        part.write_text(json.dumps(out, indent=1), encoding="utf-8")
+        part.replace(self.written)
 
     # -- which tests ---------------------------------------------------------------------------
 
@@ -169,9 +182,7 @@ class Runner:
             self.run_far()
         if not self.near:
             self.run_programs()
-        failing = [self.items[i].nodeid for i, f in self.facts.items() if f["how"] == "failed"]
-        out = {"results": self.results, "failing": failing}
-        (self.folder / "results.json").write_text(json.dumps(out, indent=1), encoding="utf-8")
+        self.write()
         return True
 
     def run_far(self) -> None:
@@ -218,7 +229,7 @@ class Runner:
         self.say(f"{len(left)} live and meet {len(programs)} of {len(every)} C programs")
         with ThreadPoolExecutor(self.jobs) as pool:
             for mutant, how in zip(left, pool.map(meets, left), strict=True):
-                self.results[mutant["id"]] = how
+                self.note(mutant, how)
 
     def say(self, text: str) -> None:
         print(f"mutate: {text}", file=sys.stderr, flush=True)
@@ -307,7 +318,7 @@ class Runner:
             if not tests and mutant["span"][2]:  # a function that is called at import, maybe
                 anew, tests = True, self.tests_of(mutant, asked[mutant["id"]], True)
             if not tests:
-                self.results[mutant["id"]] = "unreached"
+                self.note(mutant, "unreached")
                 continue
             while len(running) >= self.jobs:
                 self.collect(running)
@@ -351,7 +362,7 @@ class Runner:
             mutant, _ = running.pop(pid)
             _, status = os.waitpid(pid, 0) if pid in self.late else (pid, self.status.pop(pid))
             self.late.discard(pid)
-            self.results[mutant["id"]] = "killed" if status else "lives"
+            self.note(mutant, "killed" if status else "lives")
             if not status:
                 self.say(f"lives so far: {mutant['id']}")
 
@@ -391,8 +402,8 @@ def main() -> int:
         return run_anew(Path(sys.argv[2]))
     import pytest
 
-    folder, jobs, far = Path(sys.argv[1]), int(sys.argv[2]), "far" in sys.argv[3:]
-    runner = Runner(folder, jobs, "near" in sys.argv[3:])
+    folder, jobs, far = Path(sys.argv[1]), int(sys.argv[2]), "far" in sys.argv[4:]
+    runner = Runner(folder, jobs, Path(sys.argv[3]), "near" in sys.argv[4:])
     files = {r["tests"] for r in runner.rows.values() if r["tests"]}
     files = {f for f in files if (ROOT / f).is_file() and not f.startswith("tests/ops/")}
     if far:

@@ -123,3 +123,46 @@ def test_norms_say_the_shape_of_what_they_keep() -> None:
         x = tn.empty(3, 4, 5, dtype=dtype, device="meta")
         y, rstd = tn._C._ops._rms_norm(x, [4, 5], None, 1e-5)
         assert (y.shape, y.dtype, rstd.shape, rstd.dtype) == (x.shape, dtype, (3, 1, 1), kept)
+
+
+@pytest.mark.parametrize("ways", [1, 2])
+@pytest.mark.parametrize("cells", [False, True])
+def test_layers_that_a_device_runs_at_once_say_their_shapes(ways: int, cells: bool) -> None:
+    """Recurrent layers in one call, for which the CPU has no kernel, and their gradients."""
+    ops, sizes = tn._C._ops, [3, 2, 2]
+    x, h0, c0 = (tn.empty(s, device="meta", dtype=tn.float64, requires_grad=True)
+                 for s in ((7, 5), (2 * ways, 3, 4), (2 * ways, 3, 4)))  # fmt: skip
+    shapes = [(16, 5), (16, 4), (16,), (16,)]
+    params = [tn.empty(s, device="meta", dtype=tn.float64, requires_grad=s != (16, 4))
+              for s in shapes]  # fmt: skip
+    mode = (2, True, 1, ways == 2)
+    y, h, c, room = ops._rnn_layers(x, h0, c0 if cells else None, params, sizes, *mode, 17)
+    assert [facts(t)[::2] for t in (y, h, room)] == [
+        ((7, 4 * ways), x.dtype), (h0.shape, x.dtype), ((17,), tn.uint8)]  # fmt: skip
+    assert facts(c)[::2] == (c0.shape if cells else (0,), x.dtype)
+    given = [x, h0, *([c0] if cells else []), params[0], *params[2:]]
+    for ends in ([y, h], [h], [y]):
+        got = tn.autograd.grad(ends, given, [tn.ones_like(t) for t in ends], retain_graph=True)
+        assert facts(got) == facts(given)
+    (slope,) = tn.autograd.grad(y, x, tn.ones_like(y), create_graph=True, retain_graph=True)
+    with pytest.raises(RuntimeError, match="second derivatives of a recurrent network"):
+        tn.autograd.grad(slope, h0, tn.ones_like(slope))
+    back = (y, None, None, x, h0, c0 if cells else None, params, [y, room], sizes, *mode)
+    with tn.no_grad():
+        *_, c, weights = ops._rnn_layers_backward(*back)
+    assert (c is None) == (not cells)
+    assert facts(weights)[::2] == ((16 * (5 + 4 + 1 + 1),), x.dtype)
+    for input, state, steps in ((x[:6], h0, sizes), (x, h0[0], sizes), (x[None], h0, sizes),
+                                (x[:0], h0, []), (x, h0, [2**62] * 4)):  # fmt: skip
+        with pytest.raises(RuntimeError, match="'input' must have a row for each step"):
+            ops._rnn_layers(input, state, None, params, steps, *mode, 17)
+    for where in (tn.empty(2, dtype=tn.int64), tn.empty((), dtype=tn.int32)):
+        with pytest.raises((RuntimeError, TypeError), match="argument 'room' must"):
+            ops._rnn_room(x.detach(), where.to("meta"), sizes, *mode, 4, 0, True)
+
+
+def test_a_cast_by_itself_is_of_its_own_dtype() -> None:
+    """_cast gets the dtype of its result from its caller; alone it has that of its input."""
+    for dtype in (tn.int32, tn.float64, tn.bool, tn.complex64):
+        for x in (tn.ones(2, 3, dtype=dtype), tn.empty(2, 3, dtype=dtype, device="meta")):
+            assert facts(tn._C._ops._cast(x)) == facts(x)

@@ -135,6 +135,21 @@ def test_steps_without_kernels(text):
                 np.testing.assert_allclose(array(mine[name]), array(value), near, near / 10)
 
 
+@pytest.mark.parametrize("name", ["Adagrad", "NAdam", "RAdam", "Adamax", "ASGD"])
+def test_steps_without_kernels_are_counted_before_a_graph_is_captured(name):
+    w = tenon.ones(3, requires_grad=True)
+    w.grad = tenon.ones(3)
+    optimizer = getattr(tenon.optim, name)([w], **({"lr_decay": 0.1} if name == "Adagrad" else {}))
+    optimizer.step()
+    tenon._C._hide_kernels(True)
+    try:
+        with pytest.raises(RuntimeError, match="counting steps on the host is not possible"):
+            with tenon.graph(tenon.Graph()):
+                optimizer.step()
+    finally:
+        tenon._C._hide_kernels(False)
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision(dtype):
     mine = walked(tenon, "AdamW(p, lr=0.01)", dtype, 3)["params"]
