@@ -95,8 +95,7 @@ static tn_tensor *sum_by_index(tni_scope *s, int64_t n, tn_tensor *indices, tn_t
 tn_status tni_composite__embedding_backward(const void *args, tn_tensor **rets) {
     const tn__embedding_backward_args *a = args;
     tni_scope s = {0};
-    int64_t width = a->grad->ndim > 0 ? a->grad->shape[a->grad->ndim - 1] : 1;
-    int64_t n = a->indices->numel;
+    int64_t width = a->grad->shape[a->grad->ndim - 1], n = a->indices->numel;
     tn_tensor *flat = scope_reshape(&s, tni_t(a->indices), TN_INTS(n));
     tn_tensor *g = scope_reshape(&s, tni_t(a->grad), TN_INTS(n, width));
     tn_tensor *kept =

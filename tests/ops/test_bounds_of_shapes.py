@@ -223,3 +223,10 @@ def test_products_of_a_matrix_and_a_vector_blame_one(name: str, first: int) -> N
         with pytest.raises(RuntimeError) as err:
             getattr(ops, name)(*ahead, tn.ones(matrix), tn.ones(vector))
         assert err.value.op == name and err.value.arg == first + at
+
+
+def test_one_row_of_a_gradient_of_a_table_may_be_a_number() -> None:
+    got = ops._embedding_sparse_backward(tn.tensor(2.0), tn.tensor(1), 3, -1, False)
+    assert got.to_dense().tolist() == [[0], [2], [0]]
+    with pytest.raises(RuntimeError, match="one row of grad for each index"):
+        ops._embedding_backward(tn.tensor(2.0), tn.tensor(1), 3, -1, False)

@@ -27,7 +27,9 @@ def formulas() -> Iterator[None]:
         tn._C._hide_kernels(False)
 
 
-def computed(row: dict[str, Any], sample: dict[str, Any], behind: bool = False) -> list[Any]:
+def computed(
+    row: dict[str, Any], sample: dict[str, Any], behind: bool = False, orders: int = 2
+) -> list[Any]:
     """Results, and gradients of both orders where there are some; `behind`: the results by kernels,
     the gradients by formulas, as on a device that has a kernel of the one but not of the other."""
     tn.manual_seed(3)
@@ -39,7 +41,7 @@ def computed(row: dict[str, Any], sample: dict[str, Any], behind: bool = False) 
     found = [t.detach() for t in results]
     try:
         with formulas() if behind else nullcontext():
-            return [*found, *derivatives(tn, results, inputs, 2)] if inputs else found
+            return [*found, *derivatives(tn, results, inputs, orders)] if inputs else found
     except RuntimeError as err:
         if "is not implemented" in str(err):  # a part has no gradient: its entry says so
             return found
@@ -132,6 +134,17 @@ def test_whole_numbers(row: dict[str, Any]) -> None:
                     b = np.asarray(b)
                     known = np.isfinite(b)
                     np.testing.assert_allclose(a[known], b[known], 1e-7, 1e-9, True, case.label())
+
+
+@pytest.mark.parametrize("row", whole(), ids=lambda row: row["name"])
+def test_gradients_that_are_not_recorded(row: dict[str, Any]) -> None:
+    """They have kernels and formulas of their own, which need no derivatives."""
+    for sample in row["samples"]:
+        want = computed(row, sample, orders=1)
+        with formulas():
+            got = computed(row, sample, orders=1)
+        same(got, want, f"{row['name']} {sample}")
+        same(computed(row, sample, True, 1), want, f"{row['name']} {sample}")
 
 
 def test_kernels_come_back() -> None:

@@ -219,6 +219,8 @@ SIGNALS: list[Refusal] = [
     (R, "hann_window expects floating point dtypes", lambda: tn.hann_window(3, dtype=tn.int64)),
 ]  # fmt: skip
 SPARSE: list[Refusal] = [
+    (R, "_coalesced_ expected sparse coordinate tensor layout but got Strided",
+     lambda: f._coalesced_(True)),
     (R, "coalesce expected sparse coordinate tensor layout", lambda: csr.coalesce()),
     (R, "operands have incompatible sizes; self has size",
      lambda: f.sparse_mask(tn.ones(2, 3).to_sparse())),
@@ -333,6 +335,8 @@ LAYERS: list[Refusal] = [
      lambda: F.batch_norm(f, v, v.abs()[:2], v[:2])),
     (R, 'Padding mode "reflect" doesn\'t take in value argument',
      lambda: F.pad(f[None], (1, 1), "reflect", 2.0)),
+    (R, "The size of tensor a (3) must match the size of tensor b (2)",
+     lambda: F.soft_margin_loss(tn.ones(3), tn.ones(2))),
     (N, "Unrecognised padding mode mirror", lambda: F.pad(f[None], (1, 1), "mirror")),
     (R, "expected grid and input to have same batch size",
      lambda: F.grid_sample(tn.ones(2, 1, 3, 3), tn.ones(1, 2, 2, 2))),

@@ -135,6 +135,13 @@ def test_steps_without_kernels(text):
                 np.testing.assert_allclose(array(mine[name]), array(value), near, near / 10)
 
 
+@pytest.mark.parametrize("name", ["", "rmspro", "rmsprop2", "sgd"])
+def test_rules_have_names(name):
+    w = [tenon.ones(2)]
+    with pytest.raises(ValueError, match=f"there is no rule '{name}'"):
+        tenon._C._ops._rule_(w, w, w, [], [], [tenon.tensor(1.0)], name, lr=0.1)
+
+
 @pytest.mark.parametrize("name", ["Adagrad", "NAdam", "RAdam", "Adamax", "ASGD"])
 def test_steps_without_kernels_are_counted_before_a_graph_is_captured(name):
     w = tenon.ones(3, requires_grad=True)
