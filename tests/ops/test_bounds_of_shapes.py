@@ -225,8 +225,38 @@ def test_products_of_a_matrix_and_a_vector_blame_one(name: str, first: int) -> N
         assert err.value.op == name and err.value.arg == first + at
 
 
+SYSTEMS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
+    "_linalg_solve": ((), ()),
+    "_linalg_solve_triangular": ((), (True, False)),
+    "_linalg_lstsq": ((), (1e-6,)),
+    "_linalg_ldl_solve": ((tn.tensor([1, 2, 3], dtype=tn.int32),), (False,)),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_right_side_of_a_system_is_blamed(name: str) -> None:
+    ahead, behind = SYSTEMS[name]
+    for right in (tn.ones(2, 2), tn.ones(1, 3, 2), tn.ones(3, 2, dtype=tn.float64)):
+        with pytest.raises((RuntimeError, TypeError)) as err:
+            getattr(ops, name)(tn.eye(3), *ahead, right, *behind)
+        assert err.value.op == name and err.value.arg == 1 + len(ahead)
+
+
 def test_one_row_of_a_gradient_of_a_table_may_be_a_number() -> None:
     got = ops._embedding_sparse_backward(tn.tensor(2.0), tn.tensor(1), 3, -1, False)
     assert got.to_dense().tolist() == [[0], [2], [0]]
     with pytest.raises(RuntimeError, match="one row of grad for each index"):
         ops._embedding_backward(tn.tensor(2.0), tn.tensor(1), 3, -1, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [("_poisson_", 0), ("_standard_gamma_", 0), ("_binomial_", 0), ("_binomial_", 1)],
+)
+def test_what_is_drawn_by_fits_over_what_is_filled(name: str, at: int) -> None:
+    by = [tn.full((3,), 0.5) for _ in range(1 + (name == "_binomial_"))]
+    assert getattr(ops, name)(tn.zeros(2, 3), *by).shape == (2, 3)
+    for wrong in (tn.full((4, 2, 3), 0.5), tn.ones(3, dtype=tn.int64)):
+        with pytest.raises((RuntimeError, TypeError)) as err:
+            getattr(ops, name)(tn.zeros(2, 3), *by[:at], wrong, *by[at + 1 :])
+        assert err.value.op == name and err.value.arg == 1 + at
