@@ -115,6 +115,13 @@ static void unknown_device_says_where_it_looked(void **state) {
     assert_device_fails("nosuch", "nosuch");
     assert_int_equal(tn_plugin_at(-1, &(tn_plugin_status){0}), TN_E_INDEX);
     assert_int_equal(tn_plugin_at(1000, &(tn_plugin_status){0}), TN_E_INDEX);
+    assert_mentions(tn_error_last()->message, "there is no plugin 1000");
+    assert_int_equal(tn_plugin_at(0, NULL), TN_E_VALUE);
+    assert_mentions(tn_error_last()->message, "a plugin's status needs a place to be put");
+    assert_int_equal(tn_plugin_retire("nosuch"), TN_E_PLUGIN);
+    assert_mentions(tn_error_last()->message, "no active plugin is called 'nosuch'");
+    assert_int_equal(tn_plugin_retire(NULL), TN_E_PLUGIN);
+    assert_mentions(tn_error_last()->message, "no active plugin is called 'NULL'");
 }
 
 /* ---- Loading -----------------------------------------------------------------------------------*/
@@ -132,9 +139,11 @@ static void versions_are_decided(void **state) {
 
 static void faults_leave_nothing_behind(void **state) {
     (void)state;
-    assert_device_fails("refuses", "it found no hardware");
+    assert_device_fails("refuses", "tenon_refuses.so refused to start: it found no hardware");
+    assert_device_fails("half", "tenon_half.so could not activate: ");
     assert_device_fails("half", "on fire");
     assert_device_fails("half", "on fire"); /* the reason stays; the library is not tried again */
+    assert_device_fails("noalloc", "tenon_noalloc.so could not activate: ");
     assert_device_fails("noalloc", "required functions");
     assert_device_fails("noactivate", "no activate function");
     assert_device_fails("gone", "could not be loaded");
@@ -182,6 +191,28 @@ static void device_holds_tensors(void **state) {
     assert_memory_equal(values, back, sizeof values);
     tn_tensor_unref(&t);
     assert_device_fails("probe:2", "no index 2");
+}
+
+static void events_belong_to_a_device(void **state) {
+    tn_device there;
+    const tn_device cpu = {0, 0};
+    tn_event *event = NULL, *other = NULL;
+    tn_stream *stream = NULL;
+    double ms;
+    (void)state;
+    assert_int_equal(tn_device_parse("probe:1", &there), TN_OK);
+    assert_int_equal(tn_event_new(there, 0, &event), TN_OK);
+    assert_int_equal(tn_event_new(cpu, 0, &other), TN_OK);
+    assert_int_equal(tn_stream_default(cpu, &stream), TN_OK);
+    assert_int_equal(tn_event_record(event, stream), TN_E_DEVICE);
+    assert_mentions(tn_error_last()->message, "event and stream belong to different devices");
+    assert_int_equal(tn_event_record(other, stream), TN_OK);
+    assert_int_equal(tn_event_elapsed(event, other, &ms), TN_E_UNSUPPORTED);
+    assert_mentions(tn_error_last()->message, "device 'probe' does not measure time");
+    tn_stream_unref(&stream);
+    tn_event_unref(&other);
+    tn_event_unref(&event);
+    assert_true(!stream && !other && !event);
 }
 
 static char said[64];
@@ -305,6 +336,7 @@ int main(void) {
         cmocka_unit_test(faults_leave_nothing_behind),
         cmocka_unit_test(threads_load_it_once),
         cmocka_unit_test(device_holds_tensors),
+        cmocka_unit_test(events_belong_to_a_device),
         cmocka_unit_test(plugins_may_talk_while_they_load),
         cmocka_unit_test(an_older_table_is_filled_up),
         cmocka_unit_test(paths_are_absolute_and_trusted),

@@ -319,6 +319,7 @@ static void test_groups_and_wrapped_tensors(void **state) {
 
 static void test_graphs_and_devices(void **state) {
     tn_graph *g = NULL;
+    tn_event *event = NULL;
     (void)state;
     REFUSED(TN_E_TYPE, "the graph is NULL", tn_graph_begin(NULL, cpu, NULL));
     REFUSED(TN_E_TYPE, "the graph is NULL", tn_graph_end(NULL));
@@ -326,13 +327,17 @@ static void test_graphs_and_devices(void **state) {
     REFUSED(TN_E_TYPE, "the graph is NULL", tn_graph_replay(NULL));
     REFUSED(TN_E_TYPE, "the graph is NULL", tn_graph_reset(NULL));
     REFUSED(TN_E_TYPE, "the tensor is NULL", tn_graph_check_read(NULL));
+    OK(tn_event_new(cpu, 0, &event));
     OK(tn_graph_new(&g));
     REFUSED(TN_E_STATE, "nothing has been captured", tn_graph_replay(g));
     OK(tn_graph_begin(g, cpu, NULL));
     REFUSED(TN_E_STATE, "graph_begin(): the thread is capturing", tn_graph_begin(g, cpu, NULL));
     REFUSED(TN_E_STATE, "graph_replay(): the thread is capturing", tn_graph_replay(g));
     REFUSED(TN_E_STATE, "graph_reset(): the graph is being captured", tn_graph_reset(g));
+    REFUSED(TN_E_STATE, "waiting for an event", tn_event_sync(event));
     OK(tn_graph_cancel(g));
+    OK(tn_event_sync(event));
+    tn_event_unref(&event);
     tn_graph_unref(&g);
     assert_int_equal(tn_device_count(0), 1);
     assert_int_equal(tn_device_count(77), 0);
