@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tenon as tn
 from refusals import Refusal, by_name, check, check_beside
+from tenon._program import record
 
 Call = Callable[[Any], Any]
 
@@ -286,6 +287,24 @@ OWN: list[Refusal] = [
     (V, "argument 'kept' must be y and reserve",
      lambda: ops._rnn_layers_backward(
          w, None, None, w, tn.ones(1, 2, 3), None, [], [w], (2,), 0, False, 1, False)),
+    (E, "set_default_dtype() takes a dtype, not int", lambda: tn._C.set_default_dtype(3)),
+    (E, "promote_types() takes dtypes, not int", lambda: tn.promote_types(3, tn.int8)),
+    (E, "promote_types() takes dtypes, not str", lambda: tn.promote_types(tn.int8, "int8")),
+    (E, "set_num_threads expects an int, but got float", lambda: tn._C.set_num_threads(1.5)),
+    (R, "set_num_threads expects a positive integer", lambda: tn._C.set_num_threads(0)),
+    (R, "set_num_threads expects a positive integer", lambda: tn._C.set_num_threads(1025)),
+    (E, "a program takes and gives tensors, not int",
+     lambda: record(lambda: [w * 2], {"x": w})[0](3)),
+    (V, "a group has at most 256 devices and an id of 128 bytes",
+     lambda: tn._C._group_new(("cpu",) * 257, 257, 0, None)),
+    (V, "a group has at most 256 devices and an id of 128 bytes",
+     lambda: tn._C._group_new(("cpu",), 2, 0, "x" * 127)),
+    (N, "a group across processes needs the interface",
+     lambda: tn._C._group_new(("cpu",), 2, 0, None)),
+    (E, "the data has numbers and sequences at one level", lambda: tn.tensor([1, [2]])),
+    (E, "not a sequence: int", lambda: tn.tensor([[1], 2])),
+    (E, "a scope, not int", lambda: tn._C.FfiScope(None, 3)),
+    (E, "no keywords", lambda: tn._C.FfiScope(None, parent=None)),
     (V, "_sgd_step: an empty list", lambda: sgd([], [], [])),
     (V, "sgd: momentum needs a buffer for each parameter",
      lambda: sgd([w], [w], [], momentum=0.9)),
