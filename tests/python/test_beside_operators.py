@@ -248,6 +248,20 @@ twice = chunk_vmap(lambda a, b: a * b, (0, None), chunks=3)
 assert twice(torch.arange(4), 2).tolist() == [0, 2, 4, 6]
 f, params, buffers = make_functional_with_buffers(torch.nn.BatchNorm1d(3), True)
 assert not params[0].requires_grad and f(params, buffers, torch.randn(4, 3)).shape == (4, 3)
+class Tied(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(3, 3)
+        self.second, self.bias = self.first, self.first.bias
+        self.factor = torch.nn.Buffer(torch.full((3,), 2.0))
+        self.again = self.factor
+    def forward(self, x):
+        return self.second(self.first(x)) * self.factor * self.again + self.bias
+tied = Tied()
+f, params, buffers = make_functional_with_buffers(tied)
+assert len(params) == 2 and len(buffers) == 1 and f(params, buffers, x).equal(tied(x))
+far = f(params, [torch.zeros(3)], x)
+assert far.equal(tied.bias)
 try:
     make_functional(torch.nn.BatchNorm1d(3))
 except RuntimeError as err:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tenon
@@ -21,21 +21,34 @@ def _values(tensors: Any, detached: bool) -> tuple[Tensor, ...]:
     return tuple(t.detach() if detached else t for t in tensors)
 
 
+def _places(named: Iterable[tuple[str, Tensor]]) -> list[list[str]]:
+    """The names of every tensor; of one that stands in several places more than one."""
+    found: dict[int, list[str]] = {}
+    for name, t in named:
+        found.setdefault(id(t), []).append(name)
+    return list(found.values())
+
+
 class FunctionalModuleWithBuffers(Module):
     """A module without values: a function of (parameters, buffers, *args)."""
 
     def __init__(self, model: Module) -> None:
         super().__init__()
         self.stateless_model = copy.deepcopy(model).to("meta")
-        self.param_names = [name for name, _ in model.named_parameters()]
-        self.buffer_names = [name for name, _ in model.named_buffers()]
+        # Tensors that were one are apart on "meta".
+        self._of_params = _places(model.named_parameters(remove_duplicate=False))
+        self._of_buffers = _places(model.named_buffers(remove_duplicate=False))
+        self.param_names = [names[0] for names in self._of_params]
+        self.buffer_names = [names[0] for names in self._of_buffers]
 
     def forward(
         self, params: Sequence[Tensor], buffers: Sequence[Tensor], *args: Any, **kwargs: Any
     ) -> Any:
         given = {
-            **dict(zip(self.param_names, params, strict=True)),
-            **dict(zip(self.buffer_names, buffers, strict=True)),
+            name: value
+            for places, values in ((self._of_params, params), (self._of_buffers, buffers))
+            for names, value in zip(places, values, strict=True)
+            for name in names
         }
         return functional_call(self.stateless_model, given, args, kwargs)
 
