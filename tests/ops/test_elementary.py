@@ -27,7 +27,8 @@ UNARY = {
     "acosh": (np.arccosh, 0.6), "atanh": (np.arctanh, 0.6), "exp2": (np.exp2, 1.1),
     "log1p": (np.log1p, 1.0), "exp": (np.exp, 1.0), "log": (np.log, 1.0), "sin": (np.sin, 1.1),
     "cos": (np.cos, 1.0), "tanh": (np.tanh, 2.0), "erf": (special.erf, 2.0),
-    "sigmoid": (special.expit, 2.0),
+    "sigmoid": (special.expit, 2.0), "log2": (np.log2, 1.1), "log10": (np.log10, 1.1),
+    "tan": (np.tan, 1.0), "erfc": (special.erfc, 3.4),
     "erfinv": (lambda x: np.copysign(special.erfinv(x), x), 1.05), "round": (np.round, 0.0),
 }  # fmt: skip
 # Where products are not fused the tail of the normal distribution is off by one unit more.

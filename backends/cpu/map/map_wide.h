@@ -1,6 +1,6 @@
 /* map_wide.h: formulas on whole vectors of float that compilers do not find by themselves: gelu, where
  * one instruction picks from a table of 32 (AVX-512) or 8 floats (AVX2), and for AVX-512 sigmoid, its
- * kin, the exponential, logarithm, powers, tanh, erf and angles. WIDE_<op> tells map_tmpl.h that wide_<op> takes
+ * kin, the exponential, logarithms, powers, tanh, erf, angles and their inverses. WIDE_<op> tells map_tmpl.h that wide_<op> takes
  * the place of f_<op>. Largest errors as in scalar_f32.h, of gelu 2.2 ulp. An element's result does not
  * depend on its neighbours. Nothing subnormal arises but where the result is: it would cost some processors
  * a hundred times the rest. */
@@ -94,17 +94,20 @@ VEC_INLINE vec wide_exp(vec x) {
     return wide_keep(above, vec_scale(wide_power(t, p), k));
 }
 
-/* y * e^(-a*a/2) for a in [0, 14.4]. What rounding took from the square is put right; the exponent's
- * rest counts by -2. */
-VEC_INLINE vec wide_fall(vec y, vec a) {
+/* y * e^(-a*a/n) for a in [0, 14.4], n 1 or 2. What rounding took from the square is put right; the
+ * exponent's rest counts by -n. */
+VEC_INLINE vec wide_fall_by(vec y, vec a, float n) {
     const vec magic = vec_all(WIDE_EXP_MAGIC);
     vec square = a * a, lost = wide_fma(a, a, -square);
-    vec t = wide_fma(square, vec_all(-0x1.715476p-1f), magic), k = t - magic;
-    vec r = wide_fma(k, vec_all(0x1.62ep+0f), square);
-    r = wide_fma(k, vec_all(0x1.0bfbe8p-14f), r) + lost;
-    vec p = wide_fma(wide_fma(r, vec_all(-0x1.555556p-6f), vec_all(0.125f)), r, vec_all(-0.5f)) * r;
+    vec t = wide_fma(square, vec_all(-0x1.715476p+0f / n), magic), k = t - magic;
+    vec r = wide_fma(k, vec_all(n * 0x1.62ep-1f), square);
+    r = wide_fma(k, vec_all(n * 0x1.0bfbe8p-15f), r) + lost;
+    vec p = wide_fma(r, vec_all(-0x1.555556p-3f / (n * n * n)), vec_all(0.5f / (n * n)));
+    p = wide_fma(p, r, vec_all(-1.0f / n)) * r;
     return vec_scale(y * wide_power(t, p), k);
 }
+
+VEC_INLINE vec wide_fall(vec y, vec a) { return wide_fall_by(y, a, 2.0f); }
 
 /* Below 0 as z - z * s: the quotient's error then counts by s only. */
 VEC_INLINE vec wide_sigmoid(vec x) {
@@ -129,6 +132,7 @@ VEC_INLINE vec wide__gelu_tanh(vec x) {
 #include "map_wide_pow.h"
 #if TMPL_DTYPE == TMPL_F32
 #include "map_wide_more.h"
+#include "map_wide_arc.h"
 #endif
 
 #else

@@ -1,28 +1,49 @@
-/* map_wide_more.h: the logarithm, tanh, erf, sine and cosine of whole vectors of float by AVX-512. Part of
+/* map_wide_more.h: logarithms, tanh, erf, erfc, sine and cosine of whole vectors of float by AVX-512. Part of
  * map_wide.h. */
 #ifndef CPU_MAP_WIDE_MORE_H
 #define CPU_MAP_WIDE_MORE_H
 
 #define WIDE_log 1
+#define WIDE_log2 1
+#define WIDE_log10 1
 #define WIDE_tanh 1
 #define WIDE_erf 1
+#define WIDE_erfc 1
 #define WIDE_sin 1
 #define WIDE_cos 1
 
-/* x = z 2^k with z in [0.70, 1.41): k log(2) + log(c) + log1p(r), r = z / c - 1, with a c near z, looked up.
- * The instructions give 0, infinities and NaN the exponents and fractions that the sum needs. */
-VEC_INLINE vec wide_log(vec x) {
+/* x = z 2^k with z in [0.70, 1.41): k log(2) + log(c) + log1p(r), r = z / c - 1, with a c near z, looked up; all
+ * of them times `slope`, in two parts as log(2) is. The instructions give 0, infinities and NaN the exponents
+ * and fractions that the sum needs. */
+VEC_INLINE vec wide_log_by(vec x, const float (*table)[32], float two, float two_low, float slope,
+                           float slope_low) {
     const __m512 v = (__m512)x;
     __m512 z = _mm512_getmant_ps(v, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_nan), k = _mm512_getexp_ps(v);
     __mmask16 upper = _mm512_cmp_ps_mask(z, _mm512_set1_ps(1.40625f), _CMP_GE_OQ);
     k = _mm512_mask_add_ps(k, upper, k, _mm512_set1_ps(1.0f));
     vec t = (vec)_mm512_srli_epi32(_mm512_castps_si512(z), 18), e = (vec)k;
-    vec r = wide_fma((vec)z, wide_pick(table_ln[0], t), vec_all(-1.0f));
-    vec p = wide_fma(r, vec_all(0.2f), vec_all(-0.25f));
-    p = wide_fma(wide_fma(p, r, vec_all(0x1.555556p-2f)), r, vec_all(-0.5f));
-    vec low = wide_fma(e, vec_all(0x1.0bfbe8p-15f), wide_pick(table_ln[2], t));
-    vec head = wide_fma(e, vec_all(0x1.62ep-1f), wide_pick(table_ln[1], t));
-    return head + (r + wide_fma(r * r, p, low));
+    vec r = wide_fma((vec)z, wide_pick(table[0], t), vec_all(-1.0f));
+    vec p = wide_fma(r, vec_all(0.2f * slope), vec_all(-0.25f * slope));
+    p = wide_fma(p, r, vec_all(0x1.555556p-2f * slope));
+    p = wide_fma(p, r, vec_all(-0.5f * slope));
+    vec low = wide_pick(table[2], t), head = wide_fma(e, vec_all(two), wide_pick(table[1], t));
+    if (two_low != 0) low = wide_fma(e, vec_all(two_low), low);
+    if (slope_low != 0) low = wide_fma(r, vec_all(slope_low), low);
+    low = wide_fma(r * r, p, low);
+    return head + wide_fma(r, vec_all(slope), low);
+}
+
+VEC_INLINE vec wide_log(vec x) {
+    return wide_log_by(x, table_ln, 0x1.62ep-1f, 0x1.0bfbe8p-15f, 1.0f, 0.0f);
+}
+
+VEC_INLINE vec wide_log2(vec x) {
+    return wide_log_by(x, table_log2, 1.0f, 0.0f, 0x1.715476p+0f, 0x1.4ae0cp-26f);
+}
+
+VEC_INLINE vec wide_log10(vec x) {
+    return wide_log_by(x, table_log10, 0x1.344p-2f, 0x1.3509f8p-18f, 0x1.bcb7b2p-2f,
+                       -0x1.5b235ep-27f);
 }
 
 VEC_INLINE vec wide_tanh(vec x) {
@@ -44,6 +65,15 @@ VEC_INLINE vec wide_erf(vec x) {
     vec twice = vec_min(vec_all(14.0f), 2.0f * wide_keep(normal, wide_abs(x)));
     vec y = wide_signed(wide_pieces_close(table_erf, twice), x);
     return normal == 0xffff ? y : wide_else(normal, y, wide_times(x, 0x1.20dd76p+0f));
+}
+
+/* Beyond 10.06 there is no float. */
+VEC_INLINE vec wide_erfc(vec x) {
+    wide_mask there = _mm512_cmp_ps_mask((__m512)wide_abs(x), _mm512_set1_ps(10.06f), _CMP_NGT_UQ);
+    vec a = wide_keep(there & wide_normal(x), wide_abs(x));
+    vec tail = wide_keep(there, wide_fall_by(wide_pieces(table_erfc, a), a, 1.0f));
+    wide_mask below = _mm512_cmp_ps_mask((__m512)x, _mm512_setzero_ps(), _CMP_LT_OQ);
+    return wide_else(below, 2.0f - tail, tail);
 }
 
 /* ---- Angles ------------------------------------------------------------------------------------*/

@@ -94,17 +94,23 @@ def erf_ratio(x: float) -> float:
     return math.erf(x / 2.0) / x
 
 
-def natural_logarithms() -> str:
+def slow_erfc(x: float) -> float:
+    """erfc(x) without the exponential that it falls by."""
+    return math.erfc(x) * math.exp(x * x)
+
+
+def logarithms_in_parts(name: str, base: float) -> str:
     """Of 32 parts of [1, 2), those from 1.40625 on halved; both next to 1 have c = 1. Head times
-    2^17 is whole: sums with multiples of log(2) are exact."""
+    2^17 is whole: sums with multiples of the logarithm of 2 are exact."""
     inverses = [32.0 / (32.5 + i) * (2.0 if i >= 13 else 1.0) for i in range(32)]
     inverses[0] = inverses[31] = 1.0
     inverses = [single(c) for c in inverses]
-    heads = [-round(math.log(c) * 2.0**17) / 2.0**17 for c in inverses]
-    rests = [-math.log(c) - head for c, head in zip(inverses, heads, strict=True)]
+    exact = [-math.log(c) / math.log(base) for c in inverses]
+    heads = [round(x * 2.0**17) / 2.0**17 for x in exact]
+    rests = [x - head for x, head in zip(exact, heads, strict=True)]
     inverses = [c / 2.0 if i >= 13 else c for i, c in enumerate(inverses)]
     table = [", ".join(f"{single(c).hex()}f" for c in row) for row in (inverses, heads, rests)]
-    return "static const float table_ln[3][32] = {{" + "}, {".join(table) + "}};"
+    return f"static const float {name}[3][32] = {{{{" + "}, {".join(table) + "}};"
 
 
 def logarithms() -> str:
@@ -124,9 +130,11 @@ def main() -> None:
     out.append("#if defined(__AVX512F__)")
     write(out, "table_power", [[2.0 ** (k / 32.0)] for k in range(32)])
     out.append(logarithms())
-    out.append(natural_logarithms())
+    for name, base in (("table_ln", math.e), ("table_log2", 2.0), ("table_log10", 10.0)):
+        out.append(logarithms_in_parts(name, base))
     write(out, "table_tanh", pieces(tanh_ratio, 32, 5, True))
     write(out, "table_erf", pieces(erf_ratio, 32, 5, True))
+    write(out, "table_erfc", pieces(slow_erfc, 32, 5, False))
     for count, degree in ((32, 5), (8, 8)):
         write(out, "table_gelu", pieces(mills, count, degree, True))
         write(out, "table_gelu_slope", pieces(slope_mills, count, degree, False))
