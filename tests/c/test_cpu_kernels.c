@@ -1,6 +1,7 @@
 /* test_cpu_kernels.c: the CPU plugin alone, loaded with a host made here: vector math against the C
  * library in double, sums that do not depend on the number of threads, division by zero, the
- * allocator and the worker pool. The plugin lies in the build tree beside TENON_TEST_PLUGINS. */
+ * allocator and the worker pool. The plugin lies in the build tree beside TENON_TEST_PLUGINS, or it is the
+ * one that TENON_TEST_CPU names. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -364,6 +365,31 @@ static void test_memory(void **state) {
     assert_true(stats().reserved < reserved);
     void *p;
     assert_int_equal(device.alloc(device.ctx, 0, UINT64_C(1) << 61, &p), TN_E_MEMORY);
+    /* Could be mapped, and not filled. */
+    assert_int_equal(device.alloc(device.ctx, 0, UINT64_C(1) << 46, &p), TN_E_MEMORY);
+}
+
+/* Blocks are one again with free neighbours on either side, and found again, in whatever order they go. */
+static void test_free_blocks_join(void **state) {
+    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    const tn_memory_iface *memory = device.query(device.ctx, "tn.memory/1");
+    const uint64_t bytes = UINT64_C(9) << 20; /* three of them fill most of an arena */
+    (void)state;
+    assert_int_equal(memory->empty_cache(device.ctx, 0), TN_OK);
+    uint64_t before = stats().reserved, most = 0;
+    for (int i = 0; i < 6; i++) {
+        void *p[3], *all;
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(device.alloc(device.ctx, 0, bytes, &p[k]), TN_OK);
+        if (i == 0) most = stats().reserved;
+        for (int k = 0; k < 3; k++) device.free(device.ctx, 0, p[orders[i][k]], bytes);
+        assert_int_equal(device.alloc(device.ctx, 0, 3 * bytes, &all), TN_OK);
+        device.free(device.ctx, 0, all, 3 * bytes);
+        assert_int_equal(stats().reserved, most);
+    }
+    assert_int_equal(memory->empty_cache(device.ctx, 0), TN_OK);
+    assert_int_equal(stats().reserved, before);
 }
 
 static void *free_elsewhere(void *p) {
@@ -386,12 +412,15 @@ static void test_free_on_another_thread(void **state) {
 
 static int load(void **state) {
     char path[PATH_MAX];
-    const char *built = getenv("TENON_TEST_PLUGINS");
+    const char *built = getenv("TENON_TEST_PLUGINS"), *given = getenv("TENON_TEST_CPU");
     tn_plugin plugin = {.struct_size = sizeof plugin};
     tn_plugin_entry_fn entry;
     (void)state;
-    if (!built) return -1;
-    snprintf(path, sizeof path, "%s/../../backends/cpu/tenon_cpu.so", built);
+    if (!built && !given) return -1;
+    if (given)
+        snprintf(path, sizeof path, "%s", given);
+    else
+        snprintf(path, sizeof path, "%s/../../backends/cpu/tenon_cpu.so", built);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         print_message("%s\n", dlerror());
@@ -413,6 +442,7 @@ int main(void) {
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_free_blocks_join),
         cmocka_unit_test(test_free_on_another_thread),
     };
     return cmocka_run_group_tests(tests, load, NULL);

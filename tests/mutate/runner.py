@@ -206,7 +206,8 @@ class Runner:
         site = self.folder / "site" / "tenon"
         built = self.folder.parent / "tests"
         env = {**os.environ, "LD_LIBRARY_PATH": f"{site}:{os.environ.get('LD_LIBRARY_PATH', '')}",
-               "TENON_TEST_PLUGINS": str(built / "plugins")}  # fmt: skip
+               "TENON_TEST_PLUGINS": str(built / "plugins"),
+               "TENON_TEST_CPU": str(site / "plugins" / "tenon_cpu.so")}  # fmt: skip
 
         def ends_well(program: Path, number: int) -> bool:
             try:

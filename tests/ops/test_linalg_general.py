@@ -340,6 +340,11 @@ def test_ldl(shape: tuple[int, ...], dtype: tn.dtype, tol: float, hermitian: boo
         assert (pivots < 0).any().item() == (shape[-1] > 1)
 
 
+def test_infos_of_empty_matrices() -> None:
+    for factor in (LA.lu_factor_ex, LA.ldl_factor_ex):
+        assert factor(tn.zeros(2, 0, 0)).info.tolist() == [0, 0]
+
+
 def test_ldl_refusals() -> None:
     LD, pivots, info = LA.ldl_factor_ex(tn.zeros(2, 2))
     assert info.item() == 1
