@@ -454,6 +454,29 @@ def check_rules_of_programs() -> None:
     assert comm.get_total_counts() == before == 2 * MESH.ndim + 1
 
 
+def check_norms_of_lists() -> None:
+    """The norm of many gradients takes one exchange for each way in which they are cut."""
+    from torch.distributed.tensor.debug import CommDebugMode
+
+    cut = [Shard(0)] * MESH.ndim
+    several = [numbers(n, 3) + n for n in (1, 4, 6, 7)]
+    for order in (1.0, 2.0, float("inf")):
+        parts = [distribute_tensor(t, MESH, cut) for t in several]
+        with CommDebugMode() as comm:
+            got = torch.nn.utils.get_total_norm(parts, order)
+        want = torch.nn.utils.get_total_norm(several, order)
+        close(got.full_tensor(), want, f"norm {order}")
+        assert comm.get_total_counts() == MESH.ndim, comm.get_comm_counts()
+        mixed = [*parts[:2], distribute_tensor(several[2], MESH, [Replicate()] * MESH.ndim),
+                 several[3]]  # fmt: skip
+        close(torch.nn.utils.get_total_norm(mixed, order).full_tensor(), want, f"mixed {order}")
+        other = distribute_tensor(several[1], MESH, [Shard(1)] * MESH.ndim)
+        share = 2 if RANK == 0 else 0
+        terms = DTensor.from_local(several[0] * share / 2, MESH, [Partial()] * MESH.ndim)
+        lists = [terms, other, *parts[2:]]
+        close(torch.nn.utils.get_total_norm(lists, order).full_tensor(), want, f"terms {order}")
+
+
 def check_layouts() -> None:
     whole = numbers(5, 7)
     for p, q in itertools.product(layouts(2), reversed(layouts(2))):

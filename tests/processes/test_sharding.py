@@ -29,7 +29,7 @@ from ranks import run
         ("dtensors.py", "in_place"),
         ("dtensors.py", "written"),
         ("dtensors.py", "terms"),
-        ("dtensors.py", "functions"),
+        ("dtensors.py", "functions norms_of_lists"),
         ("dtensors.py", "rules"),
         ("dtensors.py", "layouts"),
         ("dtensors.py", "gradients_that"),
@@ -83,7 +83,7 @@ def test_a_sequence_that_is_cut(size: int) -> None:
 
 @pytest.mark.slow
 def test_a_mesh_of_two_dimensions() -> None:
-    checks = ("products", "layouts", "averages", "gradients_that", "new_tensors")
+    checks = ("products", "layouts", "averages", "gradients_that", "new_tensors", "norms")
     assert run("gloo", 4, "dtensors.py", *checks).count("ok") == 4
     assert run("gloo", 4, "fsdp.py", "hybrid_mesh", "mesh_of_tensors").count("ok") == 4
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import tenon
 from tenon import Tensor
+from tenon._C import _ops
 from tenon.autograd import Function
 from tenon.distributed.tensor._dispatch import COMPOSITES, RULES, Call, Plan
 from tenon.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
@@ -423,12 +424,28 @@ def _norm(x: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype:
 
 
 def _norms(tensors: Any, order: float) -> Any:
-    """The norm of each tensor of a list; plain tensors are the same on all ranks."""
-    found = [tenon.linalg.vector_norm(t, order) for t in tensors]
-    first = next(f for f in found if hasattr(f, "device_mesh"))
-    whole = [f.full_tensor() if hasattr(f, "device_mesh") else f for f in found]
-    mesh = first.device_mesh
-    return type(first).from_local(tenon.stack(whole), mesh, [R] * mesh.ndim)
+    """The norm of each tensor of a list; plain tensors are the same on all ranks. Those that are
+    cut by the same dimensions of a mesh are exchanged at once, each as the norm of its part."""
+    found: dict[int, Tensor] = {}
+    alike: dict[Any, list[int]] = {}
+    for i, t in enumerate(tensors):
+        layout = getattr(t, "placements", ())
+        cut = tuple(d for d, p in enumerate(layout) if p.is_shard())
+        if cut and not any(p.is_partial() for p in layout):
+            alike.setdefault((t.device_mesh, cut), []).append(i)
+        else:
+            norm = tenon.linalg.vector_norm(t, order)
+            found[i] = norm.full_tensor() if layout else norm
+    for (mesh, cut), places in alike.items():
+        parts = [tensors[i].to_local() for i in places]
+        parts = [p if p.numel() else p.new_zeros(1) for p in parts]
+        own = _ops._norms(parts, order).reshape(1, -1)
+        line = [Shard(0) if d in cut else R for d in range(mesh.ndim)]
+        every = type(tensors[places[0]]).from_local(own, mesh, line).full_tensor()
+        found.update(zip(places, tenon.linalg.vector_norm(every, order, 0).unbind(), strict=True))
+    first = next(t for t in tensors if hasattr(t, "device_mesh"))
+    whole = tenon.stack([found[i] for i in range(len(tensors))])
+    return type(first).from_local(whole, first.device_mesh, [R] * first.device_mesh.ndim)
 
 
 COMPOSITES["linalg_vector_norm"] = COMPOSITES["vector_norm"] = _vector_norm
