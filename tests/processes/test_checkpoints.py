@@ -16,7 +16,13 @@ import tenon as tn
 from ranks import run, start
 from tenon.distributed import checkpoint as dcp
 from tenon.distributed.checkpoint import _manifest
-from tenon.distributed.checkpoint.format_utils import dcp_to_torch_save, torch_save_to_dcp
+from tenon.distributed.checkpoint.filesystem import CURRENT_DCP_VERSION
+from tenon.distributed.checkpoint.format_utils import (
+    BroadcastingTorchSaveReader,
+    dcp_to_torch_save,
+    torch_save_to_dcp,
+)
+from tenon.distributed.checkpoint.planner import LoadItemType
 from tenon.io.errors import FileFormatError, UnsafeContentError
 
 
@@ -93,9 +99,34 @@ def test_what_is_missing_or_does_not_fit_is_named(tmp_path: Path) -> None:
         try:
             dcp.save(sample(), storage_writer=writer)
         except dcp.CheckpointException as err:
-            raise err.failures[0] from None
+            raise err.failures[0][0] from None
     with pytest.raises(dcp.CheckpointException, match="duplicated flatten key a.b"):
         dcp.save({"a": {"b": 1}, "a.b": 2}, checkpoint_id=tmp_path)
+
+
+def test_failures_say_where_they_come_from(tmp_path: Path) -> None:
+    with pytest.raises(dcp.CheckpointException) as caught:
+        dcp.load({"x": 1}, checkpoint_id=tmp_path / "none")
+    ((error, stack),) = caught.value.failures.values()
+    assert isinstance(error, FileNotFoundError) and any(f.name == "read_metadata" for f in stack)
+    reader = BroadcastingTorchSaveReader(tmp_path / "one.pt", coordinator_rank=1)
+    with pytest.raises(AssertionError, match="Coordinator rank mismatch: expected 1, got 0"):
+        reader.set_up_storage_reader(dcp.Metadata({}), True)
+    item = dcp.ReadItem(LoadItemType.BYTE_IO, *[dcp.metadata.MetadataIndex("n"), tn.Size([0])] * 2,
+                        tn.Size([0]))  # fmt: skip
+    with pytest.raises(RuntimeError, match="Non-tensor value identified at n"):
+        reader.read_data(dcp.LoadPlan([item]), dcp.DefaultLoadPlanner())
+
+
+def test_a_writer_keeps_its_name_between_saves(tmp_path: Path) -> None:
+    writer = dcp.FileSystemWriter(tmp_path)
+    name = writer.storage_meta().save_id
+    dcp.save({"x": 1}, storage_writer=writer)
+    told = dcp.FileSystemReader(tmp_path).read_metadata()
+    assert told.storage_meta.save_id == writer.storage_meta().save_id == name
+    assert told.version == CURRENT_DCP_VERSION
+    writer.reset()
+    assert writer.storage_meta().save_id != name
 
 
 def test_damage_is_named(tmp_path: Path) -> None:

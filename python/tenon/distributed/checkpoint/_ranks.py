@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from traceback import extract_tb
 from typing import Any
 
 from tenon import distributed
@@ -51,10 +52,11 @@ class Ranks:
             value = run()
         except Exception as err:
             error = err
-        told: list[Any] = [(value, error)]
+        failure = None if error is None else (error, extract_tb(error.__traceback__))
+        told: list[Any] = [(value, failure)]
         if self.on:
             told = [None] * self.size
-            plain = None if error is None else _portable(error)
+            plain = None if failure is None else (_portable(failure[0]), failure[1])
             distributed.all_gather_object(told, (value, plain), self.group)
         failures = {rank: e for rank, (_, e) in enumerate(told) if e is not None}
         if failures:

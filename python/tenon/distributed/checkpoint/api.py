@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from traceback import StackSummary
 
 __all__ = ["CheckpointException"]
 
 
 class CheckpointException(Exception):  # noqa: N818 - PyTorch's name
-    """Some ranks have failed; `failures` says by rank how. It is raised on all of them."""
+    """Some ranks have failed; `failures` has by rank the error and where it came from. It is raised
+    on all of them."""
 
-    def __init__(self, msg: str, failures: dict[int, Any]) -> None:
+    def __init__(self, msg: str, failures: dict[int, tuple[BaseException, StackSummary]]) -> None:
         self._failures = failures
-        lines = [f"rank {rank}: {type(e).__name__}: {e}" for rank, e in sorted(failures.items())]
+        lines = [f"rank {r}: {type(e).__name__}: {e}" for r, (e, _) in sorted(failures.items())]
         super().__init__("\n".join([msg, *lines]))
 
     @property
-    def failures(self) -> dict[int, Any]:
-        """The error of each rank that has one."""
+    def failures(self) -> dict[int, tuple[BaseException, StackSummary]]:
+        """The error of each rank that has one, and where it came from."""
         return self._failures

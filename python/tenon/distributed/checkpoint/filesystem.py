@@ -45,7 +45,7 @@ from tenon.io.errors import FileFormatError
 __all__ = ["FileSystemReader", "FileSystemWriter", "SerializationFormat"]
 
 MANIFEST = ".metadata"
-VERSION = "1.0.0"  # of PyTorch's format
+CURRENT_DCP_VERSION = "1.0.0"  # of PyTorch's format
 
 
 class SerializationFormat(Enum):
@@ -183,7 +183,7 @@ class FileSystemWriter(_Folder, StorageWriter, BlockingAsyncStager):
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         from tenon.distributed.checkpoint import _manifest
 
-        metadata.version, metadata.storage_meta = VERSION, self.storage_meta()
+        metadata.version, metadata.storage_meta = CURRENT_DCP_VERSION, self.storage_meta()
         metadata.storage_data = {r.index: r.storage_data for told in results for r in told}
         before = _files(self.path)
         replace(self.path / MANIFEST, _manifest.written(metadata))

@@ -54,6 +54,11 @@ class BroadcastingTorchSaveReader(StorageReader):
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
     ) -> None:
         self.is_coordinator = is_coordinator
+        rank = distributed.get_rank() if distributed.is_initialized() else 0
+        if is_coordinator and rank != self.coordinator_rank:
+            raise AssertionError(
+                f"Coordinator rank mismatch: expected {self.coordinator_rank}, got {rank}"
+            )
         if self.checkpoint_id is None:
             raise AssertionError("checkpoint_id must be set before setting up storage reader")
 
@@ -64,8 +69,6 @@ class BroadcastingTorchSaveReader(StorageReader):
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
-        if not isinstance(planner, DefaultLoadPlanner):
-            raise TypeError(f"expected a DefaultLoadPlanner, got {type(planner).__name__}")
         for item in plan.items:
             if item.type == LoadItemType.BYTE_IO:
                 raise RuntimeError(
@@ -76,10 +79,10 @@ class BroadcastingTorchSaveReader(StorageReader):
         if self.is_coordinator:
             assert self.checkpoint_id is not None
             stored = serialization.load(self.checkpoint_id, map_location="cpu")
-            if planner.flatten_state_dict:
+            if getattr(planner, "flatten_state_dict", True):
                 stored, _ = flatten_state_dict(stored)
-        assert planner.metadata is not None
-        for fqn, told in planner.metadata.state_dict_metadata.items():
+        metadata: Metadata = planner.metadata  # type: ignore[attr-defined]
+        for fqn, told in metadata.state_dict_metadata.items():
             assert isinstance(told, TensorStorageMetadata)
             whole = tenon.empty(told.size, dtype=told.properties.dtype, device="cpu")
             if self.is_coordinator:

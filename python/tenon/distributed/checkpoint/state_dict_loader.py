@@ -24,7 +24,8 @@ def _storage(checkpoint_id: Any, reader: StorageReader | None) -> StorageReader:
         if checkpoint_id is None:
             raise RuntimeError("load: say from where, by checkpoint_id or storage_reader")
         return FileSystemReader(checkpoint_id)
-    reader.reset(checkpoint_id)
+    if checkpoint_id is not None:
+        reader.reset(checkpoint_id)
     return reader
 
 

@@ -42,7 +42,8 @@ def _storage(checkpoint_id: Any, writer: StorageWriter | None) -> StorageWriter:
         if checkpoint_id is None:
             raise RuntimeError("save: say where, by checkpoint_id or storage_writer")
         return FileSystemWriter(checkpoint_id)
-    writer.reset(checkpoint_id)
+    if checkpoint_id is not None:
+        writer.reset(checkpoint_id)
     return writer
 
 
