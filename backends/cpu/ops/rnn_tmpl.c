@@ -8,6 +8,12 @@
 
 #include "common/scalar.h"
 #include "cpu_priv.h"
+#include "map_wide.h"
+
+/* sigmoid and tanh of whole vectors, where pointwise operators have them. */
+#if TMPL_DTYPE == TMPL_F32 && defined(WIDE_sigmoid) && defined(WIDE_tanh)
+#define WIDE_GATES 1
+#endif
 
 enum { OPERANDS = 6, GRAIN = 512 /* elements of the state */ };
 
@@ -50,6 +56,31 @@ TMPL_INLINE A load_some(const T *p, int64_t i) { return p ? LOAD(p[i]) : K_(0); 
 
 /* ---- LSTM: gates in the order input, forget, cell, output --------------------------------------*/
 
+#ifdef WIDE_GATES
+/* What m elements of a gate are made of: parts of the input and of the state. */
+TMPL_INLINE vec gate_sum(const T *x, const T *h, int64_t at, int64_t m) {
+    return vec_load_n(x + at, m, 0) + vec_load_n(h + at, m, 0);
+}
+
+static void lstm_row(const job *j, int64_t row, int64_t begin, int64_t end) {
+    int64_t n = j->n, at = row * n, wide = row * 4 * n;
+    const T *x = j->in[0] + wide, *h = j->in[1] + wide, *c = j->in[2] + at;
+    T *y = j->out[0] + at, *cell = j->out[1] + at, *kept = j->out[2] + wide;
+    for (int64_t k = begin, m; k < end; k += m) {
+        m = end - k < VL ? end - k : VL;
+        vec i = wide_sigmoid(gate_sum(x, h, k, m)), f = wide_sigmoid(gate_sum(x, h, n + k, m));
+        vec g = wide_tanh(gate_sum(x, h, 2 * n + k, m));
+        vec o = wide_sigmoid(gate_sum(x, h, 3 * n + k, m));
+        vec v = f * vec_load_n(c + k, m, 0) + i * g;
+        vec_store_n(cell + k, v, m);
+        vec_store_n(y + k, o * wide_tanh(v), m);
+        vec_store_n(kept + k, i, m);
+        vec_store_n(kept + n + k, f, m);
+        vec_store_n(kept + 2 * n + k, g, m);
+        vec_store_n(kept + 3 * n + k, o, m);
+    }
+}
+#else
 static void lstm_row(const job *j, int64_t row, int64_t begin, int64_t end) {
     int64_t n = j->n, at = row * n, wide = row * 4 * n;
     const T *x = j->in[0] + wide, *h = j->in[1] + wide, *c = j->in[2] + at;
@@ -69,6 +100,7 @@ static void lstm_row(const job *j, int64_t row, int64_t begin, int64_t end) {
         kept[3 * n + k] = STORE(o);
     }
 }
+#endif
 
 TMPL_INLINE void lstm_back_loop(const job *j, int64_t row, int64_t begin, int64_t end, const T *gh,
                                 const T *gc, const T *more) {
@@ -121,6 +153,24 @@ static tn_status lstm_step_backward(const tn_call *call, const void *args) {
 
 /* ---- GRU: gates in the order reset, update, new ------------------------------------------------*/
 
+#ifdef WIDE_GATES
+static void gru_row(const job *j, int64_t row, int64_t begin, int64_t end) {
+    int64_t n = j->n, at = row * n;
+    const T *x = j->in[0] + 3 * at, *h = j->in[1] + 3 * at, *state = j->in[2] + at;
+    T *y = j->out[0] + at, *kept = j->out[1] + 4 * at;
+    for (int64_t k = begin, m; k < end; k += m) {
+        m = end - k < VL ? end - k : VL;
+        vec r = wide_sigmoid(gate_sum(x, h, k, m)), z = wide_sigmoid(gate_sum(x, h, n + k, m));
+        vec own = vec_load_n(h + 2 * n + k, m, 0);
+        vec fresh = wide_tanh(vec_load_n(x + 2 * n + k, m, 0) + r * own);
+        vec_store_n(y + k, (vec_load_n(state + k, m, 0) - fresh) * z + fresh, m);
+        vec_store_n(kept + k, r, m);
+        vec_store_n(kept + n + k, z, m);
+        vec_store_n(kept + 2 * n + k, fresh, m);
+        vec_store_n(kept + 3 * n + k, own, m);
+    }
+}
+#else
 static void gru_row(const job *j, int64_t row, int64_t begin, int64_t end) {
     int64_t n = j->n, at = row * n;
     const T *x = j->in[0] + 3 * at, *h = j->in[1] + 3 * at, *state = j->in[2] + at;
@@ -137,6 +187,7 @@ static void gru_row(const job *j, int64_t row, int64_t begin, int64_t end) {
         kept[3 * n + k] = STORE(own);
     }
 }
+#endif
 
 TMPL_INLINE void gru_back_loop(const job *j, int64_t row, int64_t begin, int64_t end, const T *g,
                                const T *more) {
