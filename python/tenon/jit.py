@@ -62,7 +62,6 @@ from tenon._program.widen import Origin
 from tenon.io import atomic
 from tenon.io.errors import FileFormatError
 from tenon.nn import Module
-from tenon.nn.parameter import Parameter
 from tenon.utils import _pytree
 
 __all__ = [
@@ -288,7 +287,6 @@ class _Runs:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         made = _of_program(_program.load(self.program.to_bytes()), type(self))
-        _mark_trained(made)
         memo[id(self)] = made
         return made.train(self.training) if isinstance(made, ScriptModule) else made
 
@@ -344,7 +342,7 @@ class ScriptModule(_Runs, _Named):
             self.get_submodule(owner).add_module(name, child)
 
     def _set_weights(self, program: Program) -> None:
-        for i, (name, kind, tensor) in enumerate(program.weights):
+        for name, kind, tensor in program.weights:
             if not name:
                 continue
             owner: Module = self
@@ -353,9 +351,6 @@ class ScriptModule(_Runs, _Named):
                 if part not in owner._modules:
                     owner.add_module(part, Module())
                 owner = owner._modules[part]
-            if kind == PARAMETER and not isinstance(tensor, Parameter):
-                tensor = Parameter(tensor)
-                program.set_weight(i, tensor)
             if kind == PARAMETER:
                 owner.register_parameter(last, tensor)
             elif kind == BUFFER:
@@ -495,6 +490,7 @@ def _of_program(program: Program, kind_of_module: type[ScriptModule] = ScriptMod
         made._adopt(program, note)
         if isinstance(made, ScriptModule):
             made._set_children(dict(note.get("modules", ())))
+            _notes.claim_parameters(program, note)
             made._set_weights(program)
             made.train(note.get("training", False))
     return made
@@ -568,21 +564,11 @@ def load(
     program = _notes.read(f, "jit.load")
     made = _of_program(program)
     note = json.loads(program.note)
-    if note["kind"] != "script":
-        _mark_trained(made)
     if _extra_files is not None:
         for name in _extra_files:
             text = note.get("extra", {}).get(name, "")
             _extra_files[name] = text.encode("utf-8", "surrogateescape")
     return made
-
-
-def _mark_trained(made: Any) -> None:
-    """Parameters require gradients as they did in the module that was traced."""
-    if isinstance(made, ScriptModule):
-        wanted = set(json.loads(made.program.note).get("grads", ()))
-        for name, p in made.named_parameters():
-            p.requires_grad_(name in wanted)
 
 
 def freeze(

@@ -190,7 +190,7 @@ def test_what_cannot_be_traced() -> None:
     other = fx.Graph().placeholder("x")
     mixed = fx.Graph()
     mixed.output(other)
-    with pytest.raises(RuntimeError, match="before it has been defined"):
+    with pytest.raises(RuntimeError, match="does not belong to this Graph"):
         mixed.lint()
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import math
 import operator
 import pickle
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any, NamedTuple
 
 import pytest
@@ -579,8 +581,6 @@ def what_writes_must_stay(t: Any) -> Any:
 
 
 def notes_that_are_added_meanwhile(t: Any) -> Any:
-    import importlib
-
     traceback = importlib.import_module(f"{t.__name__}.fx.traceback")
     said = []
     with traceback.preserve_node_meta(), traceback.annotate({"a": 1}):
@@ -600,6 +600,149 @@ def notes_that_are_added_meanwhile(t: Any) -> Any:
     return [*said, "custom" in traceback.current_meta]
 
 
+def operators_that_only_look_like_writes(t: Any) -> Any:
+    g = t.fx.Graph()
+    x = g.placeholder("x")
+    made = [g.call_function(f, (x, x)) for f in (operator.and_, operator.or_)]
+    made.append(g.call_function(operator.not_, (x,)))
+    g.output(x)
+    said = [n.is_impure() for n in made]
+    return [*said, g.eliminate_dead_code(), len(g.nodes)]
+
+
+def writes_are_refused(t: Any) -> Any:
+    class Careful(t.fx.Tracer):
+        check_mutable_operations = True
+
+    def traced(fn: Any) -> Any:
+        try:
+            return len(Careful().trace(fn).nodes)
+        except RuntimeError as err:
+            return str(err)[:50]
+
+    return [
+        traced(untyped(fn))
+        for fn in (
+            lambda x: t.sigmoid(x, out=x), lambda x: x.add_(1), lambda x: x & x, lambda x: x + x,
+            lambda x: t.relu(x),
+        )
+    ]  # fmt: skip
+
+
+def errors_of_traces(t: Any) -> Any:
+    class Leaf(t.nn.Module):
+        def forward(self, d: Any) -> Any:
+            return d
+
+    class Keys(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.leaf = Leaf()
+
+        def forward(self, x: Any) -> Any:
+            return self.leaf({(1, x): x})
+
+    class Selfless(t.nn.Module):
+        def forward(*args, **kwargs) -> Any:  # noqa: ANN002, ANN003, B902
+            return args[1]
+
+    class Leaves(t.fx.Tracer):
+        def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
+            return isinstance(m, Leaf)
+
+    def other_graphs() -> None:
+        made = t.fx.Graph()
+        for node in t.fx.symbolic_trace(untyped(lambda x: x + 1)).graph.nodes:
+            made.node_copy(node)
+        made.lint()
+
+    said = []
+    for fn in (
+        lambda: Leaves().trace(Keys()), lambda: t.fx.symbolic_trace(Selfless()), other_graphs,
+    ):  # fmt: skip
+        try:
+            fn()
+        except RuntimeError as err:
+            said.append(str(err).split("\n")[0])
+    return said
+
+
+def modules_of_nodes(t: Any) -> Any:
+    class Inner(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = t.nn.Linear(2, 2)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x) + 1
+
+    class Outer(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(self.inner(x) * 2)
+
+    nodes = t.fx.symbolic_trace(Outer()).graph.nodes
+    stacks = {n.name: n.meta.get("nn_module_stack", {}) for n in nodes}
+    return {
+        name: [(k, path, kind.__name__) for k, (path, kind) in stack.items()]
+        for name, stack in stacks.items()
+    }
+
+
+def classes_that_take_proxies(t: Any) -> Any:
+    class Pair(metaclass=t.fx.ProxyableClassMeta):
+        def __init__(self, left: Any, right: Any) -> None:
+            self.left, self.right = left, right
+
+        def sum(self, other: Any) -> Any:
+            return Pair(self.left + other.left, self.right + other.right)
+
+    g = t.fx.symbolic_trace(untyped(lambda x: Pair(x, 2).sum(Pair(t.ones(2), 3))))
+    made = g(t.ones(2))
+    return [
+        [(n.op, n.name, str(n.target) if isinstance(n.target, str) else n.target.__name__)
+         for n in g.graph.nodes],
+        made.left, made.right, type(made).__name__, g._Pair_constant_0.right,
+    ]  # fmt: skip
+
+
+def values_get_types(t: Any) -> Any:
+    annotate = importlib.import_module(f"{t.__name__}.fx.annotate").annotate
+    g = t.fx.symbolic_trace(untyped(lambda x: annotate(x + 1, int)))
+    twice = untyped(lambda x: annotate(annotate(x, int), float))
+    try:
+        t.fx.symbolic_trace(twice)
+    except RuntimeError as err:
+        said = str(err)
+    return [n.type for n in g.graph.nodes], annotate(3, int), said
+
+
+def functions_of_math(t: Any) -> Any:
+    """Imported by name into the module of the traced function."""
+    g = t.fx.symbolic_trace(untyped(lambda x: x + sqrt(x.size(0)) + sqrt(4)))
+    again = t.fx.symbolic_trace(g)
+    names = [n.name for n in g.graph.nodes]
+    return names, g(t.zeros(9)), again(t.zeros(16)), sqrt is math.sqrt
+
+
+def copies_of_notes(t: Any) -> Any:
+    """Deep ones, also where a module notes itself; of a tracer."""
+    g = t.fx.symbolic_trace(untyped(lambda x: x + 1))
+    g.meta.update(words=["a"], itself=g)
+    deep, flat = copy.deepcopy(g), copy.copy(g)
+    tracer = t.fx.Tracer()
+    tracer.trace(untyped(lambda x, y: (x + y).relu()))
+    other = copy.deepcopy(tracer)
+    return [
+        deep.meta["itself"] is deep, deep.meta["words"], deep.meta["words"] is g.meta["words"],
+        flat.meta["words"] is g.meta["words"], str(other.graph) == str(tracer.graph),
+        other.graph is tracer.graph,
+    ]  # fmt: skip
+
+
 PROGRAMS = {
     fn.__name__: fn
     for fn in (
@@ -612,7 +755,9 @@ PROGRAMS = {
         shapes_of_parameters_are_constant, modules_are_arguments, other_methods_are_traced,
         arguments_are_made, what_cannot_be_traced, what_traces_know, proxies,
         unused_modules_are_deleted, what_a_graph_module_takes, what_writes_must_stay,
-        notes_that_are_added_meanwhile,
+        notes_that_are_added_meanwhile, operators_that_only_look_like_writes, writes_are_refused,
+        errors_of_traces, modules_of_nodes, classes_that_take_proxies, values_get_types,
+        functions_of_math, copies_of_notes,
     )
 }  # fmt: skip
 

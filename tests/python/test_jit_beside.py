@@ -177,6 +177,36 @@ def exported_programs(t: Any) -> Any:
     ]  # fmt: skip
 
 
+def parameters_that_are_not_trained(t: Any) -> Any:
+    """Frozen ones, and one of whole numbers, in programs and in files of them."""
+
+    class Net(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.free, self.frozen = t.nn.Linear(2, 2), t.nn.Linear(2, 2)
+            self.frozen.requires_grad_(False)
+            self.whole = t.nn.Parameter(t.ones(2, dtype=t.int8), requires_grad=False)
+
+        def forward(self, x: Any) -> Any:
+            return self.frozen(self.free(x)) + self.whole
+
+    importlib.import_module(f"{t.__name__}.export")
+    model, x = Net(), t.ones(1, 2)
+    file, other = io.BytesIO(), io.BytesIO()
+    exported, traced = t.export.export(model, (x,)), t.jit.trace(model, (x,))
+    t.export.save(exported, file)
+    t.jit.save(traced, other)
+    loaded = t.export.load(io.BytesIO(file.getvalue()))
+    again = t.export.load(io.BytesIO(file.getvalue()))
+    made = [
+        exported, loaded, loaded.module(), t.export.unflatten(again), traced,
+        t.jit.load(io.BytesIO(other.getvalue())), copy.deepcopy(traced),
+    ]  # fmt: skip
+    told = [{n: (p.requires_grad, str(p.dtype)) for n, p in m.named_parameters()} for m in made]
+    state = {n: (type(v).__name__, v.requires_grad) for n, v in again.state_dict.items()}
+    return told, state, [t.equal(m(x), model(x)) for m in made[2:]]
+
+
 def exported_files(t: Any) -> Any:
     export = importlib.import_module(f"{t.__name__}.export")
     x = t.ones(1, 2)
@@ -419,7 +449,8 @@ PROGRAMS = {
     fn.__name__: fn
     for fn in (
         futures, scripts_are_functions, scripted_modules, traced_modules, traced_functions,
-        words_of_scripts, marks_of_scripts, exported_programs, exported_files, free_sizes,
+        words_of_scripts, marks_of_scripts, exported_programs,
+        parameters_that_are_not_trained, exported_files, free_sizes,
         frozen_scripts, not_in_scripts, texts_as_scripts, trees_of_exports, hints_of_sizes,
         gradients_of_branches, gradients_of_captured, errors_of_scripts,
     )

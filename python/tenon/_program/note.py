@@ -15,10 +15,10 @@ from typing import Any
 
 import tenon
 from tenon import _program
-from tenon._program import Program
+from tenon._program import PARAMETER, Program
 from tenon.io.atomic import open_to_read
 from tenon.io.errors import FileFormatError
-from tenon.nn import Module
+from tenon.nn import Module, Parameter
 
 _FOREIGN = "the file holds a program that jit has not made"
 _KINDS = ("module", "function", "script")
@@ -52,6 +52,14 @@ def read(source: Any, what: str) -> Program:
         raise
     except (ValueError, ImportError, RuntimeError) as err:  # the latter two: no such plugin, device
         raise FileFormatError(f"{what}: {name}: {err}") from None
+
+
+def claim_parameters(program: Program, note: dict[str, Any]) -> None:
+    """Makes parameters of the weights of a file that were such in the module: they require
+    gradients where they did there."""
+    for i, (name, kind, tensor) in enumerate(program.weights):
+        if kind == PARAMETER and not isinstance(tensor, Parameter):
+            program.set_weight(i, Parameter(tensor, name in note.get("grads", ())))
 
 
 def of(program: Program) -> dict[str, Any]:

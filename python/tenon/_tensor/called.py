@@ -16,6 +16,8 @@ def name_of(func: Callable[..., Any]) -> str:
     func = getattr(func, "overloadpacket", func)  # forms of `ops.aten` have names of their own
     name = getattr(func, "__name__", "")
     space = getattr(func, "__module__", None) or ""
+    if space == "_operator":  # whose and_ and or_ only avoid the words of Python
+        return name.rstrip("_")
     return f"{space.removeprefix(_SPACE)}::{name}" if space.startswith(_SPACE) else name
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import tenon
 from tenon import _program, fx, jit
 from tenon._program import BUFFER, PARAMETER, Program, as_fx
+from tenon._program import note as _notes
 from tenon._program.apart import take_apart
 from tenon._program.traced import Layout, key_text
 from tenon.export.decompositions import names_of
@@ -68,6 +69,7 @@ class ExportedProgram:
         self.program = program
         self.example_inputs = example_inputs
         self._note = json.loads(program.note)
+        _notes.claim_parameters(program, self._note)
         self._lifted: tuple[fx.GraphModule, ExportGraphSignature] | None = None
         self._report: Any = None  # draft_export's
 
@@ -263,9 +265,7 @@ class ExportedModule(fx.GraphModule):
         self.__dict__.update(_program=program, _note=note)
         self.__dict__["_takes"], self.__dict__["_gives"] = jit._Runs(), Layout.load(note["outputs"])
         self._takes._adopt(program, note)
-        for i, (_, kind, t) in enumerate(program.weights):
-            if kind == PARAMETER and not isinstance(t, Parameter):
-                program.set_weight(i, Parameter(t))
+        _notes.claim_parameters(program, note)
         weights = {n: t for n, _, t in program.weights if n}
         constants = {
             n.target: getattr(made, n.target) for n in made.graph.nodes

@@ -212,14 +212,13 @@ def unflatten(module: ExportedProgram, flat_args_adapter: Any = None) -> Unflatt
     for place, inside in part.modules.items():
         made._put_at(place, inside)
     tensors: dict[str, Any] = {}
-    trained, lasting = set(note.get("grads", ())), module.state_dict.keys()
+    lasting = module.state_dict.keys()
     for name, kind, t in program.weights:
         if not name:
             continue
         tensors[name] = tensor = t.detach().clone()
         if kind == PARAMETER:
-            trains = t.requires_grad if isinstance(t, Parameter) else name in trained
-            tensors[name] = tensor = Parameter(tensor, requires_grad=trains)
+            tensors[name] = tensor = Parameter(tensor, t.requires_grad)
         for place in (name, *others.get(name, ())):
             made._put_at(place, tensor, name in lasting)
             part.held.pop(place, None)

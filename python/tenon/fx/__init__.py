@@ -8,12 +8,13 @@ from tenon.fx.graph import CodeGen, Graph
 from tenon.fx.graph_module import GraphModule
 from tenon.fx.interpreter import Interpreter, Transformer
 from tenon.fx.node import Node, has_side_effect, map_arg
-from tenon.fx.proxy import Proxy, TraceError
+from tenon.fx.proxy import Proxy, ProxyableClassMeta, TraceError
 from tenon.fx.subgraph_rewriter import replace_pattern
 
 __all__ = [
-    "PH", "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "TraceError", "Tracer",
-    "Transformer", "has_side_effect", "map_arg", "replace_pattern", "symbolic_trace", "wrap",
+    "PH", "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "Proxy",
+    "ProxyableClassMeta", "TraceError", "Tracer", "Transformer", "has_side_effect", "map_arg",
+    "replace_pattern", "symbolic_trace", "wrap",
 ]  # fmt: skip
 
 on_demand(globals())

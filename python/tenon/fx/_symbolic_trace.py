@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import copy
 import functools
 import inspect
 import itertools
@@ -19,7 +20,7 @@ import tenon
 from tenon.fx.graph import Graph, PyTreeInfo, _PyTreeCodeGen
 from tenon.fx.graph_module import GraphModule
 from tenon.fx.node import BASE_TYPES, Argument
-from tenon.fx.proxy import ParameterProxy, Proxy, TracerBase
+from tenon.fx.proxy import ParameterProxy, Proxy, ProxyableClassMeta, TracerBase
 from tenon.nn import Module, Sequential
 from tenon.nn.modules._slots import SLOT_NAMES
 from tenon.nn.parameter import Parameter
@@ -119,6 +120,15 @@ class Tracer(TracerBase):
         self._modules_to_wrap = autowrap_modules
         self._functions_to_wrap = autowrap_functions
         self.param_shapes_constant = param_shapes_constant
+        self.module_stack, self.num_calls = {}, {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Modules of Python and functions are the same ones."""
+        made = type(self).__new__(type(self))
+        shared = ("_modules_to_wrap", "_functions_to_wrap")
+        for name, value in vars(self).items():
+            vars(made)[name] = value if name in shared else copy.deepcopy(value, memo)
+        return made
 
     # ---- What subclasses change ------------------------------------------------------------------
 
@@ -132,9 +142,22 @@ class Tracer(TracerBase):
         self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         path = self.path_of_module(m)
-        if not self.is_leaf_module(m, path):
-            return forward(*args, **kwargs)
-        return self.create_proxy("call_module", path, args, kwargs)
+        with self._within(m, path):
+            if not self.is_leaf_module(m, path):
+                return forward(*args, **kwargs)
+            return self.create_proxy("call_module", path, args, kwargs)
+
+    @contextlib.contextmanager
+    def _within(self, m: Module, path: str) -> Iterator[None]:
+        """The call of a module: nodes that are made say which; a second call has a mark."""
+        before, count = self.module_stack, self.num_calls.get(path, 0)
+        self.num_calls[path] = count + 1
+        key = f"{path}@{count}" if count else path
+        self.module_stack = {**before, key: (path, type(m))}
+        try:
+            yield
+        finally:
+            self.module_stack = before
 
     def path_of_module(self, mod: Module) -> str:
         for name, found in self.root.named_modules(remove_duplicate=False):
@@ -174,6 +197,10 @@ class Tracer(TracerBase):
     def _leaf(self, a: Any) -> Argument:
         if isinstance(a, tenon.Tensor):
             return self.create_node("get_attr", self._tensor_name(a), (), {})
+        if isinstance(type(a), ProxyableClassMeta):
+            name = self.get_fresh_qualname(f"_{type(a).__name__}_constant_")
+            setattr(self.root, name, a)
+            return self.create_node("get_attr", name, (), {})
         return super()._leaf(a)
 
     def _tensor_name(self, t: Any) -> str:
@@ -214,25 +241,34 @@ class Tracer(TracerBase):
             self.root, fn = Module(), root
         self.graph = Graph(tracer_cls=type(self))
         self.tensor_attrs: dict[Any, str] = {}
+        self.module_stack, self.num_calls = {}, {}
         traced, kind = fn, _annotations(fn).get("return")
-        fn, args = self._arguments(fn, isinstance(root, Module), concrete_args or {})
+        fn, args = self.create_args_for_root(fn, isinstance(root, Module), concrete_args)
         with self._patched(traced):
             result = fn(*args)
         self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=kind)
         return self.graph
 
-    def _arguments(
-        self, fn: Callable[..., Any], bound: bool, concrete: dict[str, Any]
+    def create_args_for_root(
+        self,
+        root_fn: Callable[..., Any],
+        is_module: bool,
+        concrete_args: dict[str, Any] | None = None,
     ) -> tuple[Callable[..., Any], list[Any]]:
         """What to call, and with which values."""
+        fn, concrete = root_fn, concrete_args or {}
         seen = inspect.unwrap(fn)
-        found = list(inspect.signature(seen).parameters.values())[1 if bound else 0 :]
+        found = list(inspect.signature(seen).parameters.values())
+        if is_module:
+            if not found or found[0].kind is inspect.Parameter.VAR_POSITIONAL:
+                raise RuntimeError("``self`` argument cannot be part of *args expansion!")
+            found = found[1:]
         stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
         plain = [p for p in found if p.kind not in stars]
         names = [p.name for p in plain]
         kinds = _annotations(fn)
         given = [self._argument(p, concrete, kinds) for p in plain]
-        own = [self.root] if bound else []
+        own = [self.root] if is_module else []
         rest = [stars[p.kind] + p.name for p in found if p.kind in stars]
         more = [self.create_proxy("placeholder", n, (), {}) for n in rest]
         if rest or any(p.kind is p.KEYWORD_ONLY for p in plain):
@@ -313,7 +349,8 @@ class Tracer(TracerBase):
     def _functions_patched(self, callers: Iterable[Any]) -> Iterator[None]:
         """Functions that are nodes by themselves report to the tracer when callers call them."""
         saved: list[tuple[dict[str, Any], str, bool, Any]] = []
-        for place, name in [*_wrapped, *self._autowrapped(callers)]:
+        places = [*_wrapped, *self._autowrapped(callers)]
+        for place, name in {(id(place), name): (place, name) for place, name in places}.values():
             known = name in place
             fn = place[name] if known else getattr(builtins, name)
             saved.append((place, name, known, fn))
@@ -337,7 +374,8 @@ class Tracer(TracerBase):
             for n, f in vars(m).items()
             if not n.startswith("_") and callable(f)
         ]
-        wanted = {id(f) for f in (*self._functions_to_wrap, *_library().values())}
+        asked = [*self._functions_to_wrap, *(place[n] for place, n in found)]
+        wanted = {id(f) for f in (*asked, *_library().values())}
         for space in _spaces(callers):
             found += [(space, n) for n, f in space.items() if id(f) in wanted]
         return [(vars(place), n) for place, n in _library()] + found

@@ -370,7 +370,14 @@ class Graph:
         names: set[str] = set()
         for node in self.nodes:
             for used in node.all_input_nodes:
-                if used.graph is not self or used not in seen:
+                if used.graph is not self:
+                    raise RuntimeError(
+                        f"Argument '{used}' of Node '{node}' does not belong to this Graph, but "
+                        "was used as an argument! If you are copying nodes from another graph, "
+                        "make sure to use ``arg_transform`` on node_copy() to remap values\n"
+                        f"{self}"
+                    )
+                if used not in seen:
                     raise RuntimeError(
                         f"Argument '{used}' of Node '{node}' was used before it has been defined! "
                         f"Please check that Nodes in the graph are topologically ordered\n{self}"

@@ -222,12 +222,12 @@ class GraphModule(Module):
             {
                 k: copy.deepcopy(v, memo)
                 for k, v in self.__dict__.items()
-                if k not in ("_graph", "_code")
+                if k not in ("_graph", "_code", "meta")
             }
         )
         made = GraphModule(root, copy.deepcopy(self.graph), type(self).__name__)
-        made.meta = dict(self.meta)
         memo[id(self)] = made
+        made.meta = copy.deepcopy(self.meta, memo)
         return _with_hooks(made, self)
 
     def __copy__(self) -> GraphModule:

@@ -94,9 +94,10 @@ def check_for_mutable_operation(
     """Raises where the call writes to its arguments."""
     name = name_of(target)
     writes = is_inplace(name) or any(arguments_of(name).values())
+    given = f"aten::{name}.out" if kwargs.get("out") is not None else name
     if writes or kwargs.get("out") is not None or kwargs.get("inplace"):
         raise RuntimeError(
-            f"Tried to trace mutable operation {name}. FX only supports functional code, so "
+            f"Tried to trace mutable operation {given}. FX only supports functional code, so "
             "operations that mutate operands in-place (e.g. via `out` arguments) are not supported"
         )
 

@@ -8,23 +8,39 @@ import enum
 import operator
 import sys
 from collections.abc import Callable, Iterator
+from types import MappingProxyType
 from typing import Any
 
 import tenon
 from tenon._tensor import aten
 from tenon.fx import traceback
 from tenon.fx.graph import Graph
-from tenon.fx.node import BASE_TYPES, Argument, Node, Target, map_aggregate
+from tenon.fx.node import BASE_TYPES, Argument, Node, Target, map_aggregate, map_arg
+from tenon.fx.operator_schemas import check_for_mutable_operation
 
 
 class TraceError(ValueError):
     """The function does what a graph has no node for."""
 
 
+class ProxyableClassMeta(type):
+    """Of a class whose constructor is a node when it is given proxies, and whose instances are
+    attributes of the root when they stand among arguments."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        found = _proxies_in((args, kwargs))
+        if found:
+            return found[0].tracer.create_proxy("call_function", cls, args, kwargs)
+        return super().__call__(*args, **kwargs)
+
+
 class TracerBase:
     """Makes nodes of what is called on proxies."""
 
     graph: Graph
+    # Modules that are being called, the outermost first: each one's path and class.
+    module_stack: dict[str, tuple[str, type]] = MappingProxyType({})  # type: ignore[assignment]
+    check_mutable_operations = False  # functions that write to their arguments are refused
     record_stack_traces = False
     param_shapes_constant = False
     trace_asserts = False
@@ -39,7 +55,11 @@ class TracerBase:
         name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
+        if kind == "call_function" and self.check_mutable_operations:
+            check_for_mutable_operation(target, args, kwargs)
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        if self.module_stack:
+            node.meta["nn_module_stack"] = dict(self.module_stack)
         traceback.note(node)
         return node
 
@@ -70,7 +90,7 @@ class TracerBase:
         if isinstance(a, list):
             return [self.create_arg(x) for x in a]
         if isinstance(a, dict):
-            return {k: self.create_arg(v) for k, v in a.items()}
+            return {self._key(k): self.create_arg(v) for k, v in a.items()}
         if isinstance(a, slice):
             return slice(*(self.create_arg(x) for x in (a.start, a.stop, a.step)))
         if hasattr(type(a), "__fx_create_arg__"):
@@ -79,6 +99,13 @@ class TracerBase:
             parts = {f.name: self.create_arg(getattr(a, f.name)) for f in dataclasses.fields(a)}
             return self.create_node("call_function", type(a), (), parts)
         return self._leaf(a)
+
+    def _key(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return key
+        made = self.create_arg(key)
+        map_arg(made, _refuse_key)
+        return made
 
     def _leaf(self, a: Any) -> Argument:
         if isinstance(a, Proxy):
@@ -166,7 +193,7 @@ class Proxy:
         cls, orig_method: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        tracer = _tracer_of((args, kwargs))
+        tracer = _proxies_in((args, kwargs))[0].tracer
         name = getattr(orig_method, "__name__", "")
         if _is_tensor_method(orig_method, name):
             return tracer.create_proxy("call_method", name, args, kwargs)
@@ -180,10 +207,16 @@ def _is_tensor_method(fn: Any, name: str) -> bool:
     return bool(name) and getattr(tenon.Tensor, name, None) is fn
 
 
-def _tracer_of(tree: Any) -> TracerBase:
-    found: list[TracerBase] = []
-    map_aggregate(tree, lambda a: found.append(a.tracer) if isinstance(a, Proxy) else None)
-    return found[0]
+def _proxies_in(tree: Any) -> list[Proxy]:
+    found: list[Proxy] = []
+    map_aggregate(tree, lambda a: found.append(a) if isinstance(a, Proxy) else None)
+    return found
+
+
+def _refuse_key(node: Node) -> None:
+    raise RuntimeError(
+        f"Keys for dictionaries used as an argument cannot contain a Node. Got key: {node}"
+    )
 
 
 class Attribute(Proxy):
