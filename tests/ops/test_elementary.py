@@ -22,7 +22,7 @@ ENDS = np.array(
     np.float32,
 )  # fmt: skip
 UNARY = {
-    "asin": (np.arcsin, 0.6), "acos": (np.arccos, 0.6), "atan": (np.arctan, 0.6),
+    "asin": (np.arcsin, 0.8), "acos": (np.arccos, 0.8), "atan": (np.arctan, 1.2),
     "sinh": (np.sinh, 1.7), "cosh": (np.cosh, 1.7), "asinh": (np.arcsinh, 0.6),
     "acosh": (np.arccosh, 0.6), "atanh": (np.arctanh, 0.6), "exp2": (np.exp2, 1.1),
     "log1p": (np.log1p, 1.0), "exp": (np.exp, 1.0), "log": (np.log, 1.0), "sin": (np.sin, 1.1),

@@ -89,6 +89,11 @@ def tanh_ratio(x: float) -> float:
     return math.tanh(x) / x
 
 
+def atan_ratio(x: float) -> float:
+    """atan(x) / x."""
+    return math.atan(x) / x
+
+
 def erf_ratio(x: float) -> float:
     """erf(x / 2) / x."""
     return math.erf(x / 2.0) / x
@@ -133,6 +138,7 @@ def main() -> None:
     for name, base in (("table_ln", math.e), ("table_log2", 2.0), ("table_log10", 10.0)):
         out.append(logarithms_in_parts(name, base))
     write(out, "table_tanh", pieces(tanh_ratio, 32, 5, True))
+    write(out, "table_atan", pieces(atan_ratio, 32, 5, True))
     write(out, "table_erf", pieces(erf_ratio, 32, 5, True))
     write(out, "table_erfc", pieces(slow_erfc, 32, 5, False))
     for count, degree in ((32, 5), (8, 8)):
