@@ -103,11 +103,11 @@ def quiet() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
-def run_item(item: Any) -> str:
-    """ "passed", "failed" or "skipped"."""
+def run_item(item: Any, following: Any) -> str:
+    """ "passed", "failed" or "skipped"; what modules set up stays for the item that follows."""
     from _pytest.runner import runtestprotocol
 
-    reports = runtestprotocol(item, log=False, nextitem=None)
+    reports = runtestprotocol(item, log=False, nextitem=following)
     if any(r.failed for r in reports):
         return "failed"
     return "skipped" if any(r.skipped for r in reports) else "passed"
@@ -237,6 +237,10 @@ class Runner:
 
     # -- without a mutant ----------------------------------------------------------------------
 
+    def in_order(self, tests: list[int]) -> Iterator[tuple[int, Any]]:
+        """Each test, and the item that follows it."""
+        return zip(tests, [*(self.items[i] for i in tests[1:]), None], strict=True)
+
     def unchanged(self, wanted: list[int]) -> dict[int, dict[str, Any]]:
         """Outcome, duration and reached functions of each test."""
         children = []
@@ -246,12 +250,12 @@ class Runner:
                 quiet()
                 facts = {}
                 beside = Beside(self.folder / f"reached{job}.bin", self.libraries.size)
-                for i in wanted[job :: self.jobs]:
+                for i, following in self.in_order(wanted[job :: self.jobs]):
                     self.libraries.forget()
                     beside.forget()
                     before = time.monotonic()
                     with self.called() as called:
-                        how = run_item(self.items[i])
+                        how = run_item(self.items[i], following)
                     reached = [*{*self.libraries.reached(), *beside.reached()}, *called]
                     facts[i] = {"how": how, "seconds": time.monotonic() - before,
                                 "reached": reached}  # fmt: skip
@@ -343,8 +347,8 @@ class Runner:
         else:
             self.libraries.switch_on(mutant["number"])
             os.environ["TN_MUTANT"] = str(mutant["number"])
-        for i in tests:
-            if run_item(self.items[i]) == "failed":
+        for i, following in self.in_order(tests):
+            if run_item(self.items[i], following) == "failed":
                 os._exit(1)
         os._exit(0)
 
