@@ -6,6 +6,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any
 
 import pytest
+import tenon as tn
 from tenon.utils import _pytree as tree
 
 Point = namedtuple("Point", "x y")
@@ -43,6 +44,16 @@ def test_structures_as_text(value: Any) -> None:
 def test_paths_lead_to_leaves(value: Any) -> None:
     for path, leaf in tree.tree_leaves_with_path(value):
         assert tree.key_get(value, path) is leaf
+
+
+def test_sizes_are_nodes_that_become_tuples() -> None:
+    leaves, spec = tree.tree_flatten({"a": tn.Size([2, 3])})
+    assert leaves == [2, 3]
+    made = tree.tree_unflatten(leaves, spec)["a"]
+    assert made == (2, 3) and type(made) is tuple
+    assert '"torch.Size"' in tree.treespec_dumps(spec)
+    assert tree.treespec_loads(tree.treespec_dumps(spec)) == spec
+    assert tree.tree_leaves_with_path(tn.Size([2]))[0] == ((tree.SequenceKey(0),), 2)
 
 
 def test_order_of_dicts_is_theirs() -> None:

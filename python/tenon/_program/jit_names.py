@@ -50,6 +50,10 @@ def wait(future: Future[Any]) -> Any:
     return future.wait()
 
 
+class ScriptObject:
+    """Made by classes that libraries bring, which there are none of (`torch.classes`)."""
+
+
 class Attribute(NamedTuple):
     """A value and its type: in a script the attribute is the value."""
 

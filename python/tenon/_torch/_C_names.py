@@ -169,6 +169,7 @@ _ELSEWHERE = {
     "_linalg": "linalg", "_special": "special", "_fft": "fft", "_sparse": "sparse", "_cpu": "cpu",
     "_distributed_c10d": "distributed.distributed_c10d", "Future": "futures.Future",
     "ScriptModule": "jit.ScriptModule", "ScriptFunction": "jit.ScriptFunction",
+    "ScriptObject": "_program.jit_names.ScriptObject",
     "StorageBase": "storage._StorageBase", "Stream": "Stream", "Event": "Event",
     "_infer_size": "broadcast_shapes",
     "DisableTorchFunction": "_C.DisableTorchFunctionSubclass",

@@ -17,6 +17,9 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import tenon
+from tenon._program.jit_names import ScriptObject  # noqa: F401 - PyTorch's name
+from tenon.fx._compatibility import compatibility  # noqa: F401 - PyTorch's name
+from tenon.fx._patches import _Patcher
 from tenon.fx.graph import Graph, PyTreeInfo, _PyTreeCodeGen
 from tenon.fx.graph_module import GraphModule
 from tenon.fx.node import BASE_TYPES, Argument
@@ -26,6 +29,7 @@ from tenon.nn.modules._slots import SLOT_NAMES
 from tenon.nn.parameter import Parameter
 from tenon.utils import _pytree
 
+_orig_module_call, _orig_module_getattr = Module.__call__, Module.__getattr__
 _wrapped: list[tuple[dict[str, Any], str]] = []  # globals of a module, and the function's name
 
 
@@ -117,17 +121,20 @@ class Tracer(TracerBase):
         autowrap_functions: tuple[Callable[..., Any], ...] = (),
         param_shapes_constant: bool = False,
     ) -> None:
-        self._modules_to_wrap = autowrap_modules
-        self._functions_to_wrap = autowrap_functions
+        self._autowrap_search = list(autowrap_modules)
+        told = (f for m in autowrap_modules for n, f in vars(m).items() if n[0] != "_")
+        # Functions that are nodes by themselves: asked for, or of the package.
+        found = (*told, *autowrap_functions, *_library().values())
+        self._autowrap_function_ids = {id(f) for f in found}
         self.param_shapes_constant = param_shapes_constant
         self.module_stack, self.num_calls = {}, {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """Modules of Python and functions are the same ones."""
+        """Modules of Python are the same ones."""
         made = type(self).__new__(type(self))
-        shared = ("_modules_to_wrap", "_functions_to_wrap")
         for name, value in vars(self).items():
-            vars(made)[name] = value if name in shared else copy.deepcopy(value, memo)
+            shared = name == "_autowrap_search"
+            vars(made)[name] = value if shared else copy.deepcopy(value, memo)
         return made
 
     # ---- What subclasses change ------------------------------------------------------------------
@@ -348,53 +355,49 @@ class Tracer(TracerBase):
     @contextlib.contextmanager
     def _functions_patched(self, callers: Iterable[Any]) -> Iterator[None]:
         """Functions that are nodes by themselves report to the tracer when callers call them."""
-        saved: list[tuple[dict[str, Any], str, bool, Any]] = []
-        places = [*_wrapped, *self._autowrapped(callers)]
-        for place, name in {(id(place), name): (place, name) for place, name in places}.values():
-            known = name in place
-            fn = place[name] if known else getattr(builtins, name)
-            saved.append((place, name, known, fn))
-            place[name] = self._recorded(fn)
-        _Tracing.depth += 1
-        try:
-            yield
-        finally:
-            _Tracing.depth -= 1
-            for place, name, known, fn in reversed(saved):
-                if known:
-                    place[name] = fn
-                else:
-                    del place[name]
+        spaces = [vars(m) for m in self._autowrap_search] + _spaces(callers)
+        with _Patcher() as patcher:
+            _patch_wrapped_functions(patcher)
+            for space in spaces:
+                _autowrap_check(patcher, space, self._autowrap_function_ids)
+            _Tracing.depth += 1
+            try:
+                yield
+            finally:
+                _Tracing.depth -= 1
 
-    def _autowrapped(self, callers: Iterable[Any]) -> list[tuple[dict[str, Any], str]]:
-        """Where the functions stand that are nodes by themselves: asked for, or of the package."""
-        found = [
-            (vars(m), n)
-            for m in self._modules_to_wrap
-            for n, f in vars(m).items()
-            if not n.startswith("_") and callable(f)
-        ]
-        asked = [*self._functions_to_wrap, *(place[n] for place, n in found)]
-        wanted = {id(f) for f in (*asked, *_library().values())}
-        for space in _spaces(callers):
-            found += [(space, n) for n, f in space.items() if id(f) in wanted]
-        return [(vars(place), n) for place, n in _library()] + found
 
-    def _recorded(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        declared = isinstance(fn, FunctionType) and fn.__module__.startswith(_DECLARED)
+def _create_wrapped_func(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which is a node where it is given what stands for values."""
+    declared = isinstance(fn, FunctionType) and fn.__module__.startswith(_DECLARED)
 
-        @functools.wraps(fn)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            leaves = _pytree.tree_leaves((args, kwargs))
-            proxy = next((a for a in leaves if isinstance(a, Proxy)), None)
-            if proxy is None:
-                return fn(*args, **kwargs)
-            if declared:
-                args, kwargs = _named(fn, args, kwargs)
-            # Its tracer, not self: a module that is imported while this stands here keeps it.
-            return proxy.tracer.create_proxy("call_function", fn, args, kwargs)
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        leaves = _pytree.tree_leaves((args, kwargs))
+        proxy = next((a for a in leaves if isinstance(a, Proxy)), None)
+        if proxy is None:
+            return fn(*args, **kwargs)
+        if declared:
+            args, kwargs = _named(fn, args, kwargs)
+        return proxy.tracer.create_proxy("call_function", fn, args, kwargs)
 
-        return wrapped
+    return wrapped
+
+
+def _patch_wrapped_functions(patcher: _Patcher) -> None:
+    """Makes nodes of calls of what was given to `wrap`, and of the package's functions."""
+    for place, name in (*_wrapped, *((vars(m), n) for m, n in _library())):
+        fn = place[name] if name in place else getattr(builtins, name)
+        patcher.patch(place, name, _create_wrapped_func(fn))
+
+
+def _autowrap_check(patcher: _Patcher, frame_dict: dict[str, Any], function_ids: set[int]) -> None:
+    """Makes nodes of calls of the functions with these ids, by the names they have there."""
+    if not patcher.visit_once(frame_dict):
+        return
+    for name, value in list(frame_dict.items()):
+        if callable(value) and id(value) in function_ids:
+            patcher.patch(frame_dict, name, _create_wrapped_func(value))
 
 
 def _spaces(callers: Iterable[Any]) -> list[dict[str, Any]]:

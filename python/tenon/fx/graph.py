@@ -170,6 +170,7 @@ class Graph:
         self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: Any = None
     ) -> None:
         self._root = Node(self, "", "placeholder", "", (), {})
+        self._root.op = "root"  # before the first node and behind the last
         self._count = 0
         self._insert: Callable[[Node], None] = self._root.prepend
         self._namespace = _Namespace()

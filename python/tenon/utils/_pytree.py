@@ -1,7 +1,7 @@
 """Trees of containers with anything at their leaves: taken apart and put together again.
 
-Tuples, lists, dicts, named tuples, OrderedDict, defaultdict and deque are nodes, and whatever is
-registered; all else is a leaf, None too.
+Tuples, lists, dicts, named tuples, OrderedDict, defaultdict, deque and Size are nodes, and
+whatever is registered; all else is a leaf, None too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from tenon._C import Size
 
 Context = PyTree = Any
 
@@ -220,6 +222,10 @@ def _text(cls: type, flatten: Any, unflatten: Any, keys: Any) -> None:
 
 _text(tuple, lambda x: (list(x), None), lambda v, _: tuple(v), _positions)
 _text(list, _list_flatten, _list_unflatten, _positions)
+_add(  # a tuple, once it was taken apart
+    Size, "torch.Size", lambda x: (list(x), None), lambda v, _: tuple(v), _positions,
+    json.dumps, json.loads,
+)  # fmt: skip
 _text(dict, _dict_flatten, _dict_unflatten, lambda x, keys: [MappingKey(k) for k in keys])
 _text(
     OrderedDict,
