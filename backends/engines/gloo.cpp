@@ -541,7 +541,8 @@ tn_status start(void *group, const tn_exchange *x, void **ret_request, char *why
             bool is_message = x->kind == TN_EXCHANGE_SEND || x->kind == TN_EXCHANGE_RECV;
             (is_message ? start_message : start_exchange)(g, request->exchange);
         } else if (x->in && x->out && x->in != x->out) {
-            std::memcpy(x->out, x->in, static_cast<size_t>(x->count) * bytes_of(x->dtype));
+            int64_t count = x->kind == TN_EXCHANGE_ALL_TO_ALL ? x->in_counts[0] : x->count;
+            std::memcpy(x->out, x->in, static_cast<size_t>(count) * bytes_of(x->dtype));
         }
         *ret_request = request.release();
     });

@@ -266,6 +266,25 @@ def check_methods_of_a_group() -> None:
     assert dist.get_backend_config().startswith(sys.argv[1] if ":" in sys.argv[1] else "cpu:")
 
 
+def check_groups_of_one() -> None:
+    """Whoever is alone in a group gets what it gave."""
+    alone = [dist.new_group([r]) for r in RANKS][RANK]
+    mine = torch.arange(3.0) + RANK + 5
+
+    def got(run) -> None:
+        t = torch.zeros(3)
+        run(t)
+        same(t, mine.numpy())
+
+    got(lambda t: dist.all_to_all_single(t, mine, group=alone))
+    got(lambda t: dist.all_to_all([t], [mine], group=alone))
+    got(lambda t: dist.gather(mine, [t], dst=RANK, group=alone))
+    got(lambda t: dist.scatter(t, [mine], src=RANK, group=alone))
+    got(lambda t: dist.all_gather([t], mine, group=alone))
+    got(lambda t: dist.reduce_scatter(t, [mine], group=alone))
+    dist.all_to_all_single(torch.zeros(0), torch.zeros(0), group=alone)
+
+
 def check_meshes() -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
