@@ -93,7 +93,8 @@ ROOMS = {
                               "pickle_streams meta whole_objects details_of_files refused_files"),
     "python/tenon/masked": python("masked masked_tensor"),
     "python/tenon/nested": python("nested refused_by_packages"),
-    "python/tenon/ao": python("quantization quantization_switches quantized_tensors"),
+    "python/tenon/ao": python("quantization quantization_graphs quantization_switches "
+                                 "quantized_tensors"),
     "python/tenon/_transform": python("vmap vmap_calls forward_ad"),
     "python/tenon/autograd": python("autograd autograd_functions gradcheck graph "
                                     "forward_ad call_modes"),

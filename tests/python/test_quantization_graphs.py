@@ -174,6 +174,54 @@ def test_what_joins_and_what_is_left() -> None:
     assert not any("activation_post_process" in name for name, _ in done.named_modules())
 
 
+WAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "a parameter": lambda lib, net, x: net.a(x) + net.p,
+    "a buffer": lambda lib, net, x: net.a(x) * net.c,
+    "a product": lambda lib, net, x: lib.matmul(net.a(x), net.p),
+    "joined": lambda lib, net, x: lib.cat([net.a(x), net.b(x)], 1),
+    "joined with the input": lambda lib, net, x: lib.cat([x, x * 2, net.a(x)], 1),
+    "joined twice": lambda lib, net, x: lib.cat([lib.cat([x, net.a(x)], 1), net.b(x)], 1),
+    "joined with a parameter": lambda lib, net, x: lib.cat([net.p, net.a(x)], 0),
+    "stacked": lambda lib, net, x: lib.stack((net.a(x), net.p), dim=1),
+    "a number": lambda lib, net, x: net.a(x) + 2,
+    "a number first": lambda lib, net, x: 2 * net.a(x),
+    "a number and relu": lambda lib, net, x: lib.relu(net.a(x) * 3),
+    "a sum and relu": lambda lib, net, x: lib.relu(net.a(x) + net.b(x)),
+    "a sum of a sum": lambda lib, net, x: (net.a(x) + 1) + net.b(x),
+    "sigmoid": lambda lib, net, x: lib.sigmoid(net.a(x)),
+    "tanh": lambda lib, net, x: net.a(x).tanh(),
+    "shared": lambda lib, net, x: net.a(x).view(-1, 1).mean(),
+    "neither": lambda lib, net, x: lib.exp(net.a(x)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_which_values_share_a_grid(way: str) -> None:
+    def run(lib: Any) -> list[Any]:
+        class Net(lib.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.a, self.b = lib.nn.Linear(3, 2), lib.nn.Linear(3, 2)
+                self.p = lib.nn.Parameter(lib.ones(2, 2))
+                self.register_buffer("c", lib.ones(2, 2))
+
+            def forward(self, x: Any) -> Any:
+                return WAYS[way](lib, self, x)
+
+        prepare, _, convert, kit = fx_of(lib)
+        net, x = Net().eval(), lib.randn(2, 3)
+        ready = prepare(net, kit.get_default_qconfig_mapping("x86"), (x,))
+        near = bool((ready(x) - net(x)).abs().max() < 1e-6)
+        known = dict(ready.named_modules(remove_duplicate=False))
+        grids: dict[int, int] = {}
+        shares = [[name, grids.setdefault(id(known[name]), len(grids))]
+                  for name in sorted(known) if name.startswith("activation")]  # fmt: skip
+        calls = [[n.op, n.name, [v.name for v in n.all_input_nodes]] for n in ready.graph.nodes]
+        return [near, shares, calls, bool((convert(ready)(x) - net(x)).abs().max() < 0.1)]
+
+    stored.same(run(tn), stored.of_torch(run))
+
+
 def test_which_qconfig_a_module_gets() -> None:
     one, two, three = tq.default_qconfig, tq.default_per_channel_qconfig, tq.default_dynamic_qconfig
     mapping = (
@@ -190,6 +238,8 @@ def test_which_qconfig_a_module_gets() -> None:
 def test_frozen_statistics_stay_through_train() -> None:
     config = tq.get_default_qat_qconfig("x86")
     layer = joined.ConvBnReLU2d(1, 2, 3, bias=True, qconfig=config)
+    assert layer.freeze_bn is layer.eval().bn.training is False and layer.train().bn.training
+    assert not joined.ConvBn1d(1, 2, 3, freeze_bn=True, qconfig=config).bn.training
     layer(tn.randn(4, 1, 5, 5))
     layer.apply(joined.freeze_bn_stats)
     before = copy.deepcopy(layer.bn.running_mean)

@@ -16,6 +16,7 @@ from tenon import nn
 from tenon.ao import quantization as tq
 from tenon.ao.nn import quantized
 from tenon.ao.nn.quantized import dynamic
+from tenon.ao.quantization import quantize_fx
 
 X = tn.tensor([[0.0, 0.4, 1.1, 2.55], [-2.55, -1.3, 0.3, 1.0]])
 
@@ -265,6 +266,46 @@ def test_histograms_forget_and_see_nothing() -> None:
         warnings.simplefilter("error")
         text = repr(tq.PerChannelMinMaxObserver())
     assert text == "PerChannelMinMaxObserver(min_val=inf, max_val=-inf)"
+
+
+def test_an_observer_that_was_kept_before_it_saw_a_channel() -> None:
+    def run(lib: Any) -> list[Any]:
+        seen, found = room(lib, "quantization").PerChannelMinMaxObserver(), []
+        for ends in (lib.zeros(0), lib.tensor([1.0, 2.0])):
+            seen.load_state_dict({"min_val": -ends, "max_val": ends})
+            found += [*seen.calculate_qparams(), text(lib, seen)]
+        return found
+
+    stored.same(run(tn), stored.of_torch(run))
+
+
+def test_a_state_brings_its_count_of_grids() -> None:
+    """One scale for all rows, or one for each."""
+    made = []
+    for config in (tq.default_qconfig, tq.default_per_channel_qconfig):
+        model = nn.Sequential(tq.QuantStub(), nn.Linear(4, 3), tq.DeQuantStub()).eval()
+        model.qconfig = config
+        made.append(tq.quantize(model, lambda m, x: m(x), [X]))
+    one, each = made
+    assert one[1].weight_scale.shape == (1,) and each[1].weight_scale.shape == (3,)
+    for here, there in ((one, each), (each, one)):
+        state = there.state_dict()
+        here.load_state_dict(state)
+        assert here[1].weight_scale.equal(state["1.weight_scale"]) and here(X).equal(there(X))
+
+
+def test_warnings_point_at_the_program() -> None:
+    plain = nn.Sequential(nn.Linear(2, 2))
+    for call in (
+        lambda: tq.prepare(plain),
+        lambda: quantize_fx.prepare_fx(plain, {"": None}),
+        lambda: quantize_fx.prepare_qat_fx(plain, {"": None}),
+        lambda: tq.HistogramObserver().forward(tn.tensor([1.0, float("inf")])),
+    ):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            call()
+        assert [w.filename for w in told] == [__file__]
 
 
 def test_ends_in_the_wrong_order_are_refused() -> None:

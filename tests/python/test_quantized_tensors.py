@@ -95,6 +95,9 @@ def test_equality_and_text() -> None:
         "tensor([0.5000, 1.0000], size=(2,), dtype=torch.quint8,\n"
         "       quantization_scheme=torch.per_tensor_affine, scale=0.1, zero_point=0)"
     )
+    assert f"{q}" == repr(q) and f"{tn.quantize_per_tensor(x[0], 0.1, 0, tn.quint8):.2f}" == "0.50"
+    with pytest.raises(TypeError, match="unsupported format string"):
+        format(q, ".2f")
     many = tn.quantize_per_tensor([x, x], tn.tensor([0.1, 0.2]), tn.tensor([0, 1]), tn.quint8)
     assert many[1].int_repr().tolist() == [4, 6] and x.dequantize().equal(x)
 

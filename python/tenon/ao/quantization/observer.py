@@ -135,8 +135,6 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         return self._calculate_qparams(self.min_val, self.max_val)
 
     def extra_repr(self) -> str:
-        if self.min_val.dim() == 0:
-            return f"min_val={self.min_val.tolist()}, max_val={self.max_val.tolist()}"
         return f"min_val={self.min_val}, max_val={self.max_val}"
 
     def reset_min_max_vals(self) -> None:

@@ -39,18 +39,19 @@ _SHARING = frozenset((
     F.adaptive_avg_pool2d, F.adaptive_avg_pool3d, F.avg_pool1d, F.avg_pool2d, F.avg_pool3d,
     F.hardtanh, F.interpolate, F.max_pool1d, F.max_pool2d, F.max_pool3d, F.pixel_shuffle,
     F.pixel_unshuffle, F.relu, F.relu6, tenon.relu, tenon.clamp, tenon.flatten, tenon.mean,
-    tenon.narrow, tenon.repeat_interleave, tenon.transpose, tenon.squeeze, tenon.stack,
-    tenon.unsqueeze, "contiguous", "clamp", "detach", "mean", "permute", "repeat",
+    tenon.narrow, tenon.repeat_interleave, tenon.transpose, tenon.squeeze, tenon.unsqueeze,
+    "contiguous", "clamp", "detach", "mean", "permute", "repeat",
     "repeat_interleave", "reshape", "relu", "relu_", "squeeze", "transpose", "unsqueeze", "view",
 ))  # fmt: skip
 # Results have a grid of their own; so have all operands of sums and products.
 _SUMS = (operator.add, operator.iadd, operator.mul, operator.imul, tenon.add, tenon.mul)
 _PRODUCTS = (*_SUMS, tenon.matmul)
+_JOINS = (tenon.cat, tenon.stack)  # all parts lie on one grid
 _OWN = frozenset((
-    *_PRODUCTS,
+    *_PRODUCTS, *_JOINS,
     nn.ELU, nn.LeakyReLU, nn.Hardswish, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
     nn.LayerNorm, nn.BatchNorm2d, nn.BatchNorm3d, nn.Dropout, nn.PReLU, F.elu, F.hardswish,
-    F.leaky_relu, F.dropout, F.layer_norm, F.group_norm, F.instance_norm, tenon.cat,
+    F.leaky_relu, F.dropout, F.layer_norm, F.group_norm, F.instance_norm,
 ))  # fmt: skip
 _FIXED: dict[Any, tuple[float, int]] = {
     **dict.fromkeys((nn.Sigmoid, nn.Hardsigmoid, nn.Softmax, tenon.sigmoid, F.sigmoid,
@@ -187,7 +188,7 @@ class _Watcher:
         if isinstance(value, (list, tuple)):
             for v in value:
                 self.observed(v, config)
-        elif isinstance(value, fx.Node) and value.op != "get_attr":
+        elif isinstance(value, fx.Node):
             if value not in self.behind and value not in self.behind.values():
                 self.place(value, config.activation())
 
@@ -227,13 +228,13 @@ class _Watcher:
         values = [a for a in node.args if isinstance(a, (fx.Node, list, tuple))]
         for value in values if _is(self.model, node, _PRODUCTS) else values[:1]:
             self.observed(value, config)
-        if _is(self.model, node, (tenon.cat,)):
-            shared = self.observer_of(node.args[0])
-            for value in node.args[0]:  # all parts of a joined tensor lie on one grid
-                seen = self.behind.get(value, value)
-                if shared is not None and self.observer_of(value) is not shared:
-                    self.model.set_submodule(str(seen.target), shared)
+        if _is(self.model, node, _JOINS):
+            shared = self.observer_of(values[0])
+            for value in values[0]:
+                self.model.set_submodule(str(self.behind.get(value, value).target), shared)
             self.result(node, shared)
+        elif _is(self.model, node, _SUMS) and len(values) == 1:  # the other one is a number
+            self.result(node, self.observer_of(values[0]))
         else:
             self.result(node, config.activation())
 
@@ -252,7 +253,7 @@ def _mapped(mapping: Any) -> QConfigMapping:
         return mapping
     warnings.warn(
         "Passing a QConfig dictionary to prepare is deprecated and will not be supported in a "
-        "future version. Please pass in a QConfigMapping instead.", FutureWarning, stacklevel=3,
+        "future version. Please pass in a QConfigMapping instead.", FutureWarning, stacklevel=4,
     )  # fmt: skip
     return QConfigMapping.from_dict(mapping)
 
