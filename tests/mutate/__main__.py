@@ -31,10 +31,18 @@ LAYERS = python(
     "module layers layer_details layer_edges layer_errors layer_tools containers "
     "module_call parametrize prune"
 )
-STEPS = python("optim optimizer optimizer_edges schedules foreach amp fused wrapped")
+STEPS = python(
+    "optim optim_differentiable optim_functional optimizer optimizer_edges schedules foreach amp "
+    "fused wrapped warnings"
+)
 TAPE = python(
     "autograd autograd_edges autograd_functions gradcheck graph forward_ad call_modes "
     "tensor vmap meta"
+)
+TRACKING = python(
+    "autograd autograd_edges autograd_functions autograd_grad gradcheck graph forward_ad "
+    "forward_functions call_modes profiler overrides overridable overridden_parts asked_functions "
+    "wrapped tensor_types refused_in_training tools_in_detail"
 )
 LEFT = ["tests/ops/test_passes_leave_nothing.py"]
 PROGRAMS = python("compile compile_default compile_graphs compile_random export fx jit script")
@@ -75,11 +83,12 @@ ROOMS = {
                                      "torchvision_operators"),
                             "tests/ops/test_vision_ops.py"],
     "python/tenon/utils/data": python("data datasets distributed_sampler datapipes package_parts "
-                                      "refused_beside_layers refused_by_arguments"),
+                                      "refused_beside_layers refused_by_arguments warnings"),
     "python/tenon/distributed": ["tests/processes"],
     "python/tenon/utils/tensorboard": python("tensorboard"),
     "python/tenon/utils": python("pytree flops graph gradcheck small_modules call_modes tensor "
-                                 "beside_operators fx utils_details tools_in_detail expressions"),
+                                 "beside_operators fx utils_details tools_in_detail expressions "
+                                 "refused_in_training warnings"),
     "python/tenon/linalg": ["tests/ops/test_linalg.py", "tests/ops/test_linalg_general.py",
                             "tests/ops/test_linalg_complex.py",
                             *python("expressions lobpcg lowrank flops refused_by_tensors")],
@@ -90,21 +99,29 @@ ROOMS = {
     "python/tenon/sparse": [*SPARSE, *python("refused_by_tensors refused_by_packages expressions")],
     "python/tenon/hub": python("small_modules tools_in_detail"),
     "python/tenon/io": python("serialization gguf hostile_files old_files arrays storage sparse "
-                              "pickle_streams meta whole_objects details_of_files refused_files"),
+                              "pickle_streams meta whole_objects details_of_files refused_files "
+                              "saved_subclasses"),
     "python/tenon/masked": python("masked masked_tensor"),
     "python/tenon/nested": python("nested refused_by_packages"),
     "python/tenon/ao": python("quantization quantization_graphs quantization_switches "
                                  "quantized_tensors"),
-    "python/tenon/_transform": python("vmap vmap_calls forward_ad"),
-    "python/tenon/autograd": python("autograd autograd_functions gradcheck graph "
-                                    "forward_ad call_modes"),
-    "python/tenon/_tape": python("autograd autograd_functions gradcheck graph "
-                                    "forward_ad call_modes"),
+    "python/tenon/_transform": python("vmap vmap_calls vmap_gradients vmap_views forward_ad "
+                                      "forward_functions per_sample_grads rows_at_once transforms "
+                                      "refused_in_training expressions"),
+    "python/tenon/autograd": TRACKING,
+    "python/tenon/_tape": TRACKING,
+    "python/tenon/_tensor": python("tensor index print expressions inner twins foreach amp "
+                                   "tensor_types old_orders storage sparse conversions "
+                                   "names_of_copies arrays options mistakes refused_by_tensors "
+                                   "refused_by_core refused_by_arguments warnings"),
     "python/tenon/testing": python("testing"),
     "python/tenon/onnx": python("onnx onnx_load onnx_numbers onnx_operators onnx_rules "
                                 "onnx_sizes"),
-    "python/tenon/fx": python("fx fx_passes fx_proxies fx_beside fx_beside_modules compile"),
-    "python/tenon/export": python("export export_parts export_program export_sizes jit_beside"),
+    "python/tenon/fx": python("fx fx_passes fx_proxies fx_beside fx_beside_managers "
+                              "fx_beside_modules fx_beside_passes fx_beside_writing compile "
+                              "refused_by_graphs warnings"),
+    "python/tenon/export": python("export export_calls export_parts export_program export_sizes "
+                                  "jit_beside refused_by_graphs"),
     "python/tenon/jit": python("jit jit_beside script script_files refused_in_programs "
                                "refused_by_tools"),
     "python/tenon/_program": python("compile compile_default compile_graphs compile_random "

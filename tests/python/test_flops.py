@@ -91,6 +91,9 @@ def test_a_backward_pass_outside_is_not_counted() -> None:
     before = counter.get_total_flops()
     loss.backward()
     assert counter.get_total_flops() == before == 48
+    with counter:  # counts anew
+        model(tn.randn(2, 3))
+    assert counter.get_total_flops() == 24
 
 
 def test_formulas_of_the_program() -> None:

@@ -50,6 +50,8 @@ def test_blocks_make_the_clock_small_and_fill_the_time() -> None:
     assert found.number_per_run == 100 and len(found.raw_times) == 200
     assert [n for n, _ in seen] == [100] * 200 and [t for _, t in seen] == found.raw_times
     assert clock.runs == 1 + 10 + 100 + 200 * 100
+    # The time is full where it is reached.
+    assert timer(Clock(1.0)).blocked_autorange(min_run_time=3.0).raw_times == [1.0] * 3
 
 
 def test_measurements_go_on_until_they_agree() -> None:

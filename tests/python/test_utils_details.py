@@ -8,7 +8,7 @@ import importlib
 import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -105,14 +105,15 @@ def test_a_function_runs_again_only_as_far_as_it_must() -> None:
         log.append("last")
         return y + 1
 
-    def passes(early: bool) -> list[str]:
+    def passes(early: bool | None) -> list[str]:
         log.clear()
         x = tn.ones(2, requires_grad=True)
-        with checkpoint.set_checkpoint_early_stop(early):
+        with nullcontext() if early is None else checkpoint.set_checkpoint_early_stop(early):
             y = checkpoint.checkpoint(work, x, use_reentrant=False)
         y.sum().backward()
         return log[:]
 
+    assert passes(None) == ["last"]
     assert passes(False) == ["last", "last"] and passes(True) == ["last"]
     assert passes(False) == ["last", "last"]  # the setting before is there again
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import tenon
 from tenon._program.jit_names import ScriptObject  # noqa: F401 - PyTorch's name
+from tenon._tape import overridable
 from tenon.fx._compatibility import compatibility  # noqa: F401 - PyTorch's name
 from tenon.fx._patches import _Patcher
 from tenon.fx.graph import Graph, PyTreeInfo, _PyTreeCodeGen
@@ -315,7 +316,7 @@ class Tracer(TracerBase):
                     f"Was not able to add assertion to guarantee correct input {p.name} to "
                     "specialized function. It is up to the user to make sure that your inputs "
                     "match the inputs you specialized the function with.",
-                    stacklevel=2,
+                    stacklevel=overridable.users_level(),
                 )
             return v
 

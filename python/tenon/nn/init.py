@@ -14,6 +14,7 @@ from typing import Any
 import tenon
 from tenon import Tensor, overrides
 from tenon._C import _ops
+from tenon._tape import overridable
 
 _LINEAR = frozenset(
     ("linear", "conv1d", "conv2d", "conv3d")
@@ -82,7 +83,7 @@ def trunc_normal_(
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
             "The distribution of values may be incorrect.",
-            stacklevel=2,
+            stacklevel=overridable.users_level(),
         )
     with tenon.no_grad():
         _ops._init_trunc_normal_(tensor, mean, std, a, b, generator=generator)
@@ -168,7 +169,9 @@ def _kaiming(
     generator: Any,
 ) -> Tensor:
     if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+        warnings.warn(
+            "Initializing zero-element tensors is a no-op", stacklevel=overridable.users_level()
+        )
         return tensor
     with tenon.no_grad():
         fill(tensor, calculate_gain(nonlinearity, a), mode.lower(), generator=generator)

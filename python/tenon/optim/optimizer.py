@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import tenon
 from tenon import Tensor
 from tenon._device import capture
+from tenon._tape import overridable
 from tenon._tape.hooks import RemovableHandle, add_hook
 from tenon.optim._copied import (  # noqa: F401 - copies of PyTorch's optimizers import them here
     _capturable_doc,
@@ -422,7 +423,7 @@ class Optimizer:
             warnings.warn(
                 "optimizer contains a parameter group with duplicate parameters; "
                 "in future, this will cause an error",
-                stacklevel=3,
+                stacklevel=overridable.users_level(),
             )
         known = {id(p) for group in self.param_groups for p in group["params"]}
         if any(id(p) in known for p in params):

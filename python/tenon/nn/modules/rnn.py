@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tenon
 from tenon import Tensor
+from tenon._tape import overridable
 from tenon.nn import init
 from tenon.nn.modules.module import Module
 from tenon.nn.parameter import Parameter
@@ -68,7 +69,7 @@ class RNNBase(Module):
                 "dropout option adds dropout after all but last recurrent layer, so non-zero "
                 f"dropout expects num_layers greater than 1, but got dropout={dropout} and "
                 f"num_layers={num_layers}",
-                stacklevel=2,
+                stacklevel=overridable.users_level(),
             )
         sizes = {"input_size": input_size, "hidden_size": hidden_size}
         flags = {"bias": bias, "batch_first": batch_first}

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import tenon
+from tenon._tape import overridable
 from tenon.utils.data._utils.collate import default_collate, default_convert
 from tenon.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 from tenon.utils.data._utils.pin_memory import pin_memory
@@ -221,7 +222,7 @@ class _BaseDataLoaderIter:
                 "configuring the IterableDataset replica at each worker: its __iter__ has to ask "
                 "get_worker_info() which part is its own."
             )
-        warnings.warn(text, stacklevel=3)
+        warnings.warn(text, stacklevel=overridable.users_level())
 
     def _pinned(self, data: Any) -> Any:
         return pin_memory(data, self._pin_memory_device) if self._pin_memory else data
@@ -508,7 +509,7 @@ class DataLoader(Generic[T_co]):
                 f"This DataLoader will create {self.num_workers} worker processes in total. "
                 f"Our suggested max number of worker in current system is {cpus}. Please be aware "
                 "that excessive worker creation might get DataLoader running slow or even freeze.",
-                stacklevel=2,
+                stacklevel=overridable.users_level(),
             )
 
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tenon._tape import overridable
 from tenon.utils.data._utils.collate import default_collate
 from tenon.utils.data.datapipes.datapipe import (
     IterDataPipe,
@@ -33,7 +34,7 @@ class IterableWrapperIterDataPipe(IterDataPipe):
                 warnings.warn(
                     "The input iterable can not be deepcopied, please be aware of in-place "
                     "modification would affect source data.",
-                    stacklevel=2,
+                    stacklevel=overridable.users_level(),
                 )
         yield from source
 
