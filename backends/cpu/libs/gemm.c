@@ -334,9 +334,11 @@ static tn_status tiny_chunk(void *arg, int64_t begin, int64_t end) {
     return TN_OK;
 }
 
+static gemm_int_fn *gemm_int = cpu_gemm_int_baseline;
+
 tn_status cpu_gemm(const tn_call *call, const gemm_args *g) {
     if (g->m == 0 || g->n == 0 || g->batch == 0) return TN_OK;
-    if (g->dtype < TN_F16) return cpu_gemm_int(g);
+    if (g->dtype < TN_F16) return gemm_int(g);
     if (g->dtype == TN_F16 || g->dtype == TN_BF16) return run_half(call, g);
     if (is_tiny(g)) {
         gemm_args tiny = *g;
@@ -384,6 +386,10 @@ void cpu_blas_init(void) {
     cpu_blas_room_init();
     cpu_row_init(cpu_isa_pick());
     cpu_gemm_tiles_init(cpu_isa_pick());
+#if defined(__x86_64__) && !defined(CPU_BASELINE_ONLY)
+    if (cpu_isa_pick() == CPU_ISA_AVX2) gemm_int = cpu_gemm_int_avx2;
+    if (cpu_isa_pick() == CPU_ISA_AVX512) gemm_int = cpu_gemm_int_avx512;
+#endif
 }
 
 const char *cpu_blas_core(void) { return BLAS(openblas_get_corename)(); }

@@ -1,56 +1,85 @@
 /* gemm_int.c: integer matrix products. Integers wrap modulo 2^bits, as their sums and products do
- * elsewhere. */
+ * elsewhere.
+ *
+ * isa: each */
 #include <string.h>
 
 #include "common/tmpl.h"
 #include "cpu_priv.h"
 #include "gemm_priv.h"
 
+#if defined(__AVX512F__)
+#define INT_BYTES 64
+#elif defined(__AVX2__)
+#define INT_BYTES 32
+#else
+#define INT_BYTES 16
+#endif
+
+enum {
+    VECTORS = 4, /* of a row of a panel */
+    ABREAST = 2, /* rows of A that pass a panel together */
+    BAND = 64,   /* rows of A of an item */
+    STRIP = 8    /* rows of B that are packed together */
+};
+
+/* Rows [i, i + m) and columns [j, j + n) of entry e. */
+typedef struct part {
+    int64_t e, i, m, j, n;
+} part;
+
 #define INT_T uint8_t
 #define INT_U uint32_t
-#define INT_NAME row_u8
+#define INT_(name) name##_u8
 #include "gemm_int_tmpl.h"
 #define INT_T int8_t
-#define INT_U uint64_t
-#define INT_NAME row_i8
+#define INT_U uint32_t
+#define INT_(name) name##_i8
 #include "gemm_int_tmpl.h"
 #define INT_T int16_t
-#define INT_U uint64_t
-#define INT_NAME row_i16
+#define INT_U uint32_t
+#define INT_(name) name##_i16
 #include "gemm_int_tmpl.h"
 #define INT_T int32_t
 #define INT_U uint32_t
-#define INT_NAME row_i32
+#define INT_(name) name##_i32
 #include "gemm_int_tmpl.h"
 #define INT_T int64_t
 #define INT_U uint64_t
-#define INT_NAME row_i64
+#define INT_(name) name##_i64
 #include "gemm_int_tmpl.h"
 
-/* Rows [begin, end) of all batch entries. */
-static tn_status run_rows(void *arg, int64_t begin, int64_t end) {
+static int64_t columns_of(int32_t dtype) { return dtype == TN_I64 ? columns_i64 : columns_i32; }
+
+/* Items: bands of rows within columns of a panel within entries. */
+static tn_status run_parts(void *arg, int64_t begin, int64_t end) {
     const gemm_args *g = arg;
-    uint64_t bytes;
-    void *acc;
-    tn_status st = cpu_room(g->n, sizeof(uint64_t), &bytes, &acc);
-    if (st) return st;
-    for (int64_t r = begin; r < end && st == TN_OK; r++) {
-        int64_t e = r / g->m, i = r % g->m;
+    int64_t wide = columns_of(g->dtype), bands = (g->m + BAND - 1) / BAND;
+    int64_t panels = (g->n + wide - 1) / wide;
+    tn_status st = TN_OK;
+    for (int64_t item = begin; item < end && st == TN_OK; item++) {
+        part p = {.e = item / bands / panels,
+                  .i = item % bands * BAND,
+                  .j = item / bands % panels * wide};
+        p.m = g->m - p.i < BAND ? g->m - p.i : BAND;
+        p.n = g->n - p.j < wide ? g->n - p.j : wide;
         switch (g->dtype) {
         case TN_BOOL:
-        case TN_U8: st = row_u8(g, e, i, acc); break;
-        case TN_I8: st = row_i8(g, e, i, acc); break;
-        case TN_I16: st = row_i16(g, e, i, acc); break;
-        case TN_I32: st = row_i32(g, e, i, acc); break;
-        default: st = row_i64(g, e, i, acc); break;
+        case TN_U8: st = part_u8(g, &p); break;
+        case TN_I8: st = part_i8(g, &p); break;
+        case TN_I16: st = part_i16(g, &p); break;
+        case TN_I32: st = part_i32(g, &p); break;
+        default: st = part_i64(g, &p); break;
         }
     }
-    cpu_free(NULL, 0, acc, bytes);
     return st;
 }
 
-tn_status cpu_gemm_int(const gemm_args *g) {
-    double per_row = (double)g->n * (double)(g->k + 1);
-    int64_t grain = per_row < 2e4 ? 1 + (int64_t)(2e4 / per_row) : 1;
-    return cpu_parallel(g->batch * g->m, grain, run_rows, (void *)(uintptr_t)g);
+tn_status ISA_(cpu_gemm_int)(const gemm_args *g) {
+    int64_t wide = columns_of(g->dtype), bands = (g->m + BAND - 1) / BAND;
+    int64_t items = g->batch * ((g->n + wide - 1) / wide) * bands;
+    double cost = (double)(g->m < BAND ? g->m : BAND) * (double)(g->n < wide ? g->n : wide) *
+                  (double)(g->k + 1);
+    int64_t grain = cost < 2e4 ? 1 + (int64_t)(2e4 / cost) : 1;
+    return cpu_parallel(items, grain, run_parts, (void *)(uintptr_t)g);
 }

@@ -34,6 +34,7 @@ tn_status cpu_gemm_few(const gemm_args *g);
 bool cpu_gemm_has_block(const gemm_args *g);
 tn_status cpu_gemm_block(const gemm_args *g);
 /* The product of integer matrices, modulo 2^bits. */
-tn_status cpu_gemm_int(const gemm_args *g);
+typedef tn_status gemm_int_fn(const gemm_args *g);
+gemm_int_fn cpu_gemm_int_baseline, cpu_gemm_int_avx2, cpu_gemm_int_avx512;
 
 #endif
