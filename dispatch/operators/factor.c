@@ -162,7 +162,7 @@ tn_status tni_infer__linalg_lstsq(tn_infer *inf, const void *args) {
     int64_t n = columns_of(a->A);
     TN_TRY(set(inf, 0, a->A, TN_INTS(n, columns_of(a->B))));
     TN_TRY(set(inf, 1, a->A, (tn_ints){0}));
-    return set(inf, 2, a->A, TN_INTS(least(rows_of(a->A), n)));
+    return set(inf, 2, a->A, TN_INTS(a->values ? least(rows_of(a->A), n) : 0));
 }
 
 tn_status tni_infer__linalg_lu_factor(tn_infer *inf, const void *args) {

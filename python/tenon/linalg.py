@@ -604,7 +604,8 @@ def lstsq(
     m, n = A.shape[-2:]
     full, eps = driver == "gels", finfo(A.dtype).eps  # gels: what has full rank, whatever rcond is
     cut = eps if full else max(m, n) * eps if rcond is None else float(rcond)
-    X, rank, values = _ops._linalg_lstsq(A, right, cut)
+    by_values = driver in ("gelsd", "gelss")
+    X, rank, values = _ops._linalg_lstsq(A, right, cut, by_values)
     if full and bool((rank < min(m, n)).any()):
         at = int((rank.reshape(-1) < min(m, n)).nonzero()[0])
         which = f"(Batch element {at}): " if rank.ndim else ""
@@ -620,7 +621,7 @@ def lstsq(
         X.squeeze(-1) if vector else X,
         residuals,
         A.new_empty(0, dtype=_C.int64) if full else rank,
-        values.detach() if driver in ("gelsd", "gelss") else values.new_empty(0),
+        values.detach() if by_values else values.new_empty(0),
     )
 
 

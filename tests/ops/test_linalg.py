@@ -115,6 +115,39 @@ def test_solve() -> None:
             near(tn.triangular_solve(y, x, upper, True, unit).solution, want)
 
 
+def same(got: tn.Tensor, want: np.ndarray) -> None:
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_solve_of_many_rows(real: bool) -> None:
+    a, b = matrix(2, 37, 37), matrix(2, 37, 5)
+    if not real:
+        a, b = a + 1j * matrix(2, 37, 37), b - 1j * matrix(2, 37, 5)
+    x, y = tn.from_numpy(a), tn.from_numpy(b)
+    same(LA.solve(x, y), np.linalg.solve(a, b))
+    same(LA.solve(x.mT, y[..., 1]), np.linalg.solve(a.swapaxes(1, 2), b[..., 1:2])[..., 0])
+    assert LA.solve(x, y[..., :0]).shape == (2, 37, 0)
+
+
+@pytest.mark.parametrize("real", [True, False])
+@pytest.mark.parametrize(("m", "n"), [(40, 12), (12, 40), (30, 30)])
+def test_lstsq_without_singular_values(m: int, n: int, real: bool) -> None:
+    """The smallest of the solutions, and the rank, by the drivers that have no singular values."""
+    a, b = matrix(2, m, n), matrix(2, m, 3)
+    if not real:
+        a, b = a + 1j * matrix(2, m, n), b - 1j * matrix(2, m, 3)
+    for driver in (None, "gelsy", "gels"):
+        got = LA.lstsq(tn.from_numpy(a), tn.from_numpy(b), driver=driver)
+        same(got.solution, np.linalg.pinv(a) @ b)
+        assert got.singular_values.shape == (0,)
+    a[1, :, -1] = a[1, :, 2] - a[1, :, 0]  # rank is lost
+    got = LA.lstsq(tn.from_numpy(a), tn.from_numpy(b))
+    same(got.solution, np.linalg.pinv(a, 1e-12) @ b)
+    assert got.rank.tolist() == np.linalg.matrix_rank(a).tolist()
+
+
 @pytest.mark.parametrize(("m", "n"), [(5, 3), (3, 5), (4, 4)])
 def test_lstsq(m: int, n: int) -> None:
     a, b = matrix(m, n), matrix(m, 2)

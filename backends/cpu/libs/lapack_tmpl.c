@@ -3,8 +3,8 @@
  *
  * LAPACK is column-major, so a packed row-major matrix is its own transpose to it. Where the
  * factorisation of the transpose serves as well (inverse, Cholesky, singular values) nothing is
- * moved (what is conjugate then too is said where it is so); QR, solving and eigenvectors go through
- * transposed copies.
+ * moved (what is conjugate then too is said where it is so), nor where factors are used by rows, as in
+ * solving; QR and eigenvectors go through transposed copies.
  *
  * family: lapack; types: f32 f64 c64 c128 */
 #include <tenon/args_eigen.h>
@@ -28,6 +28,9 @@ void LAPACK(syevd)(const char *jobz, const char *uplo, const int *n, T *a, const
 void LAPACK(gelsd)(const int *m, const int *n, const int *nrhs, T *a, const int *lda, T *b,
                    const int *ldb, R *s, const R *rcond, int *rank, T *work, const int *lwork,
                    COMPLEX_ONLY(R *rwork) int *iwork, int *info);
+void LAPACK(gelsy)(const int *m, const int *n, const int *nrhs, T *a, const int *lda, T *b,
+                   const int *ldb, int *places, const R *rcond, int *rank, T *work,
+                   const int *lwork, COMPLEX_ONLY(R *rwork) int *info);
 void TRSM(int order, int side, int uplo, int trans, int diag, int m, int n, factor alpha,
           const T *a, int lda, T *b, int ldb);
 
@@ -170,19 +173,21 @@ static int cofactors_of(const job *j, int64_t i, char *room) {
 
 static int solution_of(const job *j, int64_t i, char *room) {
     int *pivots = (int *)(void *)room;
-    T *lu = (T *)(void *)(room + 8 * (size_t)j->n), *b = lu + area(j->n, j->n);
+    T *lu = (T *)(void *)(room + 8 * (size_t)j->n), *out = j->out[0] + i * area(j->n, j->k),
+      one = 1;
     int info = factor_lu(j, i, lu, pivots);
-    if (info != 0) return info;
+    if (info != 0 || j->k == 0) return info;
+    memcpy(out, j->b + i * area(j->n, j->k), (size_t)area(j->n, j->k) * sizeof(T));
     if (j->n <= TINY) {
-        T *out = j->out[0] + i * area(j->n, j->k);
-        memcpy(out, j->b + i * area(j->n, j->k), (size_t)area(j->n, j->k) * sizeof(T));
         tiny_solve(j->n, lu, pivots, out, j->k);
         return 0;
     }
-    transpose(j->b + i * area(j->n, j->k), j->n, j->k, b);
-    LAPACK(getrs)("T", &j->n, &j->k, lu, &j->n, pivots, b, &j->n, &info, 1);
-    transpose(b, j->k, j->n, j->out[0] + i * area(j->n, j->k));
-    return info;
+    TRSM(BLAS_ROWS, CBLAS_LEFT, CBLAS_LOWER, BLAS_PLAIN, CBLAS_NON_UNIT, j->n, j->k, FACTOR(one),
+         lu, j->n, out, j->k);
+    TRSM(BLAS_ROWS, CBLAS_LEFT, CBLAS_UPPER, BLAS_PLAIN, CBLAS_UNIT, j->n, j->k, FACTOR(one), lu,
+         j->n, out, j->k);
+    rows_back(j->n, pivots, out, j->k);
+    return 0;
 }
 
 /* ---- The other factorisations ------------------------------------------------------------------*/
@@ -277,9 +282,16 @@ static int least_squares_of(const job *j, int64_t i, char *room) {
     for (int64_t c = 0; c < k; c++) {
         for (int64_t r = 0; r < ldb; r++) b[c * ldb + r] = r < m ? from[r * k + c] : 0;
     }
-    LAPACK(gelsd)
-    (&m, &n, &k, a, &m, b, &ldb, j->real + i * least(m, n), &j->rcond, &rank, work, &j->lwork,
-     COMPLEX_ONLY(rwork) iwork, &info);
+    if (j->real) {
+        LAPACK(gelsd)
+        (&m, &n, &k, a, &m, b, &ldb, j->real + i * least(m, n), &j->rcond, &rank, work, &j->lwork,
+         COMPLEX_ONLY(rwork) iwork, &info);
+    } else {
+        memset(iwork, 0, (size_t)n * sizeof *iwork); /* any column may change places */
+        LAPACK(gelsy)
+        (&m, &n, &k, a, &m, b, &ldb, iwork, &j->rcond, &rank, work, &j->lwork,
+         COMPLEX_ONLY(rwork) & info);
+    }
     for (int64_t r = 0; r < n; r++) {
         for (int64_t c = 0; c < k; c++) to[r * k + c] = b[c * ldb + r];
     }
@@ -377,7 +389,7 @@ static tn_status solve(const tn_call *call, const void *args) {
     tn_status st = prepare(call, &j, a->A, a->B);
     if (st || a->A->numel == 0) return st;
     j.failure = "The solver failed because the input matrix is singular.";
-    return run(call, &j, 8 * (int64_t)j.n + bytes(area(j.n, j.n) + area(j.n, j.k)), a->A->ndim > 2);
+    return run(call, &j, 8 * (int64_t)j.n + bytes(area(j.n, j.n)), a->A->ndim > 2);
 }
 
 static tn_status cholesky(const tn_call *call, const void *args) {
@@ -506,7 +518,7 @@ static tn_status least_squares(const tn_call *call, const void *args) {
              .rcond = (R)a->rcond,
              .rank = a->rank->data,
              .out = {a->solution->data},
-             .real = a->singular_values->data};
+             .real = a->values ? a->singular_values->data : NULL};
     tn_status st = prepare(call, &j, a->A, a->B);
     if (st) return st;
     if (a->A->numel == 0 || j.k == 0) {
@@ -518,12 +530,18 @@ static tn_status least_squares(const tn_call *call, const void *args) {
     j.failure = "The least squares problem could not be solved because the singular values did "
                 "not converge (error code: ";
     j.ending = ").";
-    int query = -1, info, ldb = most(j.m, j.n), count = 0, rank;
+    int query = -1, info, ldb = most(j.m, j.n), count = j.n, rank;
     T answer = 0;
-    R reals = 0;
-    LAPACK(gelsd)
-    (&j.m, &j.n, &j.k, NULL, &j.m, NULL, &ldb, NULL, &j.rcond, &rank, &answer, &query,
-     COMPLEX_ONLY(&reals) & count, &info);
+    R reals = (R)(2 * j.n);
+    if (j.real) {
+        LAPACK(gelsd)
+        (&j.m, &j.n, &j.k, NULL, &j.m, NULL, &ldb, NULL, &j.rcond, &rank, &answer, &query,
+         COMPLEX_ONLY(&reals) & count, &info);
+    } else {
+        LAPACK(gelsy)
+        (&j.m, &j.n, &j.k, NULL, &j.m, NULL, &ldb, NULL, &j.rcond, &rank, &answer, &query,
+         COMPLEX_ONLY(&reals) & info);
+    }
     j.lwork = elements(answer);
     j.lrwork = TMPL_IS_COMPLEX ? elements((T)reals) : 0;
     return run(call, &j, bytes(area(j.m, j.n) + area(ldb, j.k)) + 4 * (int64_t)(count + 64),

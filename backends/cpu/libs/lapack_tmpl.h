@@ -13,6 +13,7 @@
 #include "common/tmpl.h"
 
 #include "blas.h"
+#include "copy.h"
 #include "cpu_priv.h"
 #include "pack.h"
 
@@ -98,9 +99,8 @@ static inline int64_t area(int m, int n) { return (int64_t)m * n; }
 
 /* to (n, m) = transpose of from (m, n), both row-major. */
 static inline void transpose(const T *from, int m, int n, T *to) {
-    for (int64_t r = 0; r < m; r++) {
-        for (int64_t c = 0; c < n; c++) to[c * m + r] = from[r * n + c];
-    }
+    const int64_t item = sizeof(T);
+    cpu_gather_tile(to, m * item, from, n * item, n, m, sizeof(T));
 }
 
 static inline bool finite(const T *from, int64_t n) {
@@ -145,6 +145,18 @@ static inline int tiny_lu(int n, T *a, int *pivots) {
     return info;
 }
 
+/* Rows of b, of k elements, change back the places that pivots had them change. */
+static inline void rows_back(int n, const int *pivots, T *b, int k) {
+    for (int r = n - 1; r >= 0; r--) {
+        T *row = b + (int64_t)r * k, *other = b + (int64_t)(pivots[r] - 1) * k;
+        for (int c = 0; row != other && c < k; c++) {
+            T one = row[c];
+            row[c] = other[c];
+            other[c] = one;
+        }
+    }
+}
+
 /* Solves with the transpose of what tiny_lu took, for k right sides that are rows of b. */
 static inline void tiny_solve(int n, const T *lu, const int *pivots, T *b, int k) {
     for (int r = 0; r < n; r++) {
@@ -162,14 +174,7 @@ static inline void tiny_solve(int n, const T *lu, const int *pivots, T *b, int k
             for (int c = 0; c < k; c++) row[c] -= times * other[c];
         }
     }
-    for (int r = n - 1; r >= 0; r--) {
-        T *row = b + (int64_t)r * k, *other = b + (int64_t)(pivots[r] - 1) * k;
-        for (int c = 0; row != other && c < k; c++) {
-            T one = row[c];
-            row[c] = other[c];
-            other[c] = one;
-        }
-    }
+    rows_back(n, pivots, b, k);
 }
 
 /* The lower factor of a symmetric matrix in rows, in place; the order of the leading minor that is
