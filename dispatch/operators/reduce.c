@@ -306,6 +306,22 @@ tn_status tni_composite_linalg_vector_norm(const void *args, tn_tensor **rets) {
     return st;
 }
 
+/* Integers are numbers all. */
+tn_status tni_composite_nansum(const void *args, tn_tensor **rets) {
+    const tn_nansum_args *a = args;
+    tn_tensor *x = tni_t(a->input);
+    if (tn_dtype_category(tn_tensor_dtype(x)) != TN_CAT_FLOAT)
+        return tn_sum(x, a->dim, a->keepdim, a->dtype, rets);
+    if (a->dtype < 0) return tn__nansum(x, a->dim, a->keepdim, rets);
+    tni_scope s = {0};
+    tn_scalar_box box;
+    tn_tensor *zero = tn_scalar_box_init(&box, tn_scalar_int(0));
+    tn_tensor *odd = SCOPE(&s, tn_isnan(x, scope_slot(&s)));
+    tn_tensor *kept = SCOPE(&s, tn_masked_fill(x, odd, zero, scope_slot(&s)));
+    tn_tensor *sum = SCOPE(&s, tn_sum(kept, a->dim, a->keepdim, a->dtype, scope_slot(&s)));
+    return scope_finish(&s, sum, rets);
+}
+
 /* |x|^2, which needs no square root for complex numbers either. */
 tn_status tni_composite__squares(const void *args, tn_tensor **rets) {
     const tn__squares_args *a = args;

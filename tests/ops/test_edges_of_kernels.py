@@ -46,6 +46,43 @@ def test_what_lies_behind_a_tensor_is_not_read(behind: str, dtype: str) -> None:
             assert x.logsumexp(0).item() == pytest.approx(want, rel=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_sums_of_what_is_a_number(dtype: str) -> None:
+    """Rows and columns of each length near a vector, and their slopes."""
+    for m, n in ((1, 1), (3, 63), (40, 65), (5, 300), (200, 3), (70, 1030)):
+        x = RNG.integers(-4, 5, (m, n)).astype(dtype)
+        x[RNG.random((m, n)) < 0.3] = np.nan
+        t = tn.tensor(x, requires_grad=True)
+        for dim in (0, 1, None):
+            got = t.nansum(dim, keepdim=True) if dim is not None else t.nansum()
+            want = np.nansum(x, dim, keepdims=dim is not None)
+            np.testing.assert_array_equal(got.detach().numpy(), want)
+            np.testing.assert_array_equal(tn.tensor(x.T).nansum(dim).numpy(), np.nansum(x.T, dim))
+        (t.nansum(0) * 3).sum().backward()
+        np.testing.assert_array_equal(t.grad.numpy(), np.where(np.isnan(x), 0, 3))
+    x = tn.tensor([np.inf, np.nan, 1.0], requires_grad=True)
+    x.nansum().backward()
+    assert x.grad.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64", "uint8"])
+def test_running_extremes(dtype: str) -> None:
+    """Of equal elements the last is named; a NaN stays until the next."""
+    for n in (1, 2, 33, 500):
+        for nans in (False, True):
+            x = RNG.integers(0, 40, (5, n)).astype(dtype)
+            if nans and dtype.startswith("float"):
+                x[RNG.random((5, n)) < 2 / n] = np.nan
+            for name, accumulate in (("cummax", np.maximum), ("cummin", np.minimum)):
+                want = accumulate.accumulate(x, 1)
+                hits = (x == want) | (np.isnan(x) if nans else False)
+                places = np.maximum.accumulate(np.where(hits, np.arange(n), 0), 1)
+                for t in (tn.tensor(x), tn.tensor(x.T.copy()).T):
+                    got = getattr(tn, name)(t, 1)
+                    np.testing.assert_array_equal(got.values.numpy(), want)
+                    np.testing.assert_array_equal(got.indices.numpy(), places)
+
+
 @pytest.mark.parametrize("n", [1, 4095, 4096, 4097, 8191, 8192, 12289])
 def test_losses_over_spans_of_partial_sums(n: int) -> None:
     x, y = RNG.standard_normal(n), RNG.standard_normal(n)

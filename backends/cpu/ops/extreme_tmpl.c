@@ -368,19 +368,23 @@ typedef struct running {
     bool largest;
 } running;
 
-static tn_status running_row(const running *j, const T *x, T *values, int64_t *indices) {
+/* Most elements are behind m, which costs one comparison. */
+TMPL_INLINE tn_status running_row(const running *j, const T *x, T *values, int64_t *indices,
+                                  const bool largest) {
     const int64_t *step = j->ax.step;
-    A m = LOAD(x[0]);
+    T stored = x[0];
+    A m = LOAD(stored);
     int64_t k = 0;
     cpu_stretch s = {.n = j->ax.n, .cost = 1};
     while (cpu_next_stretch(&s)) {
         for (int64_t i = s.begin; i < s.end; i++) {
             A v = LOAD(x[i * step[0]]);
-            if (i > 0 && (IS_NAN(v) || (!IS_NAN(m) && (j->largest ? v >= m : v <= m)))) {
+            if (!(largest ? v < m : v > m) && (!IS_NAN(m) || IS_NAN(v))) {
                 m = v;
+                stored = x[i * step[0]];
                 k = i;
             }
-            values[i * step[1]] = STORE(m);
+            values[i * step[1]] = stored;
             indices[i * step[2]] = k;
         }
     }
@@ -394,7 +398,11 @@ static tn_status running_rows(void *arg, int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end && st == TN_OK; r++) {
         int64_t at[AXIS_MAX];
         axis_offset(ax, r, at);
-        st = running_row(j, j->x + at[0], j->values + at[1], j->indices + at[2]);
+        const T *x = j->x + at[0];
+        T *values = j->values + at[1];
+        int64_t *indices = j->indices + at[2];
+        st = j->largest ? running_row(j, x, values, indices, true)
+                        : running_row(j, x, values, indices, false);
     }
     return st;
 }

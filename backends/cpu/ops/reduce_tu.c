@@ -1,5 +1,5 @@
 /* reduce_tu.c: reductions of one element type: sum, mean, prod, amax, amin, all, any, var,
- * std, sums of squares.
+ * std, sums of squares and of what is not NaN.
  *
  * Note [Order of summation]
  * The elements behind one result are cut into spans of fixed size. Within a span LANES accumulators
@@ -91,6 +91,13 @@ TMPL_INLINE A extreme_row(const T *x, int64_t n, bool largest) {
 #endif
 
 #include "common/reduce.h"
+#if TMPL_IS_FLOAT
+#define RED nansum
+#define RED_INIT 0
+#define RED_STEP(a, x) ((a) + ((x) == (x) ? (x) : (A)0))
+#define RED_JOIN(a, b) ((a) + (b))
+#include "reduce_tmpl.h"
+#endif
 
 /* ---- The job -----------------------------------------------------------------------------------*/
 
@@ -632,6 +639,11 @@ static tn_status std(const tn_call *call, const void *args) {
 #endif
 
 #if TMPL_IS_FLOAT
+static tn_status nansum(const tn_call *call, const void *args) {
+    (void)call;
+    return reduce_to(((const tn__nansum_args *)args)->plan, &op_nansum, AS_IS, 0);
+}
+
 static tn_status sum_squares(const tn_call *call, const void *args) {
     (void)call;
     return reduce_to(((const tn__sum_squares_args *)args)->plan, &op_spread, AS_IS, 0);
@@ -654,22 +666,18 @@ static tn_status amin(const tn_call *call, const void *args) {
     { #op, TN_SIG_##op, fn, NULL, TMPL_DTYPE, 0, TN_K_CAPTURE_SAFE, 0 }
 static const tn_kernel_row rows[] = {
 #if TMPL_IS_BOOL
-    ROW(_all, all),
-    ROW(_any, any),
+    ROW(_all, all),       ROW(_any, any),
 #endif
-    ROW(sum, sum),
-    ROW(_prod, prod),
+    ROW(sum, sum),        ROW(_prod, prod),
 #if TMPL_IS_FLOAT || TMPL_IS_COMPLEX
-    ROW(mean, mean),
-    ROW(_var, var),
+    ROW(mean, mean),      ROW(_var, var),
     ROW(_std, std),
 #endif
 #if TMPL_IS_FLOAT
-    ROW(_sum_squares, sum_squares),
+    ROW(_nansum, nansum), ROW(_sum_squares, sum_squares),
 #endif
 #if !TMPL_IS_COMPLEX
-    ROW(amax, amax),
-    ROW(amin, amin),
+    ROW(amax, amax),      ROW(amin, amin),
 #endif
 };
 const cpu_rows TN_(cpu_reduce_rows) = CPU_ROWS_OF(rows);
