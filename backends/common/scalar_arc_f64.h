@@ -182,14 +182,14 @@ TMPL_INLINE bool f64_fmod_far(double x, double y) {
     return y != 0.0 && !(f64_abs(x) < 0x1p51 * f64_abs(y));
 }
 
-/* Where rounding made the quotient too large, once more of y is left than nothing. */
+/* Where rounding made the quotient too large, once more of y is left than nothing. A NaN among the
+ * operands, no divisor and an infinite x leave NaN by themselves: a test would keep compilers from vectors. */
 TMPL_INLINE double f64_fmod(double x, double y) {
     double a = f64_abs(x), b = f64_abs(y);
     double r = F64_FMA(-TMPL_BUILTIN(trunc)(a / b), b, a);
     r = r < 0.0 ? r + b : r;
     r = b > 0x1.fffffffffffffp1023 && a <= 0x1.fffffffffffffp1023 ? a : r;
-    r = TMPL_BUILTIN(copysign)(r, x);
-    return y == 0.0 || x != x || y != y ? (double)NAN : r;
+    return TMPL_BUILTIN(copysign)(r, x);
 }
 #else
 TMPL_INLINE double f64_fmod(double x, double y) { return fmod(x, y); }
