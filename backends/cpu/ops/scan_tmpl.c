@@ -13,6 +13,7 @@
 
 #include "axis.h"
 #include "cpu_priv.h"
+#include "half.h"
 
 /* What is carried along a row: twice as wide as single precision, as PyTorch's is on the CPU, for the
  * roundings of a long row add up. */
@@ -76,13 +77,13 @@ static S first_of(int kind, S x) {
 
 static tn_status one_row(const job *j, const T *x, T *y) {
     int64_t sx = j->ax.step[0], sy = j->ax.step[1];
-    S sum = first_of(j->kind, LOAD(x[0]));
-    y[0] = STORE((A)sum);
+    S sum = first_of(j->kind, LOAD_ONE(x[0]));
+    y[0] = STORE_ONE((A)sum);
     cpu_stretch s = {.n = j->ax.n, .cost = 1};
     while (cpu_next_stretch(&s)) {
         for (int64_t i = s.begin > 0 ? s.begin : 1; i < s.end; i++) {
-            sum = step(j->kind, sum, LOAD(x[i * sx]));
-            y[i * sy] = STORE((A)sum);
+            sum = step(j->kind, sum, LOAD_ONE(x[i * sx]));
+            y[i * sy] = STORE_ONE((A)sum);
         }
     }
     return s.st;
@@ -121,7 +122,7 @@ TMPL_INLINE tn_status some_rows(int kind, const job *j, const T *x, T *y) {
     for (int r = 0; r < TOGETHER; r++) {
         from[r] = x + r * j->ax.next[0];
         to[r] = y + r * j->ax.next[1];
-        sum[r] = LOAD(from[r][0]);
+        sum[r] = LOAD_ONE(from[r][0]);
         to[r][0] = from[r][0];
     }
     cpu_stretch s = {.n = j->ax.n, .cost = TOGETHER};
@@ -129,8 +130,8 @@ TMPL_INLINE tn_status some_rows(int kind, const job *j, const T *x, T *y) {
         for (int64_t i = s.begin > 0 ? s.begin : 1; i < s.end; i++) {
             TMPL_UNROLL
             for (int r = 0; r < TOGETHER; r++) {
-                sum[r] = step(kind, sum[r], LOAD(from[r][i * sx]));
-                to[r][i * sy] = STORE((A)sum[r]);
+                sum[r] = step(kind, sum[r], LOAD_ONE(from[r][i * sx]));
+                to[r][i * sy] = STORE_ONE((A)sum[r]);
             }
         }
     }

@@ -11,6 +11,7 @@
 #include "common/tmpl.h"
 
 #include "cpu_priv.h"
+#include "half.h"
 #include "pack.h"
 
 /* ---- Upsampling -------------------------------------------------------------------------------*/
@@ -92,16 +93,16 @@ static tn_status up_row(const resample_job *j, int64_t oy, const T *x, T *y) {
                 continue;
             }
             A wx = (A)t->w;
-            A top = LOAD(a[t->lo]), low = LOAD(b[t->lo]);
+            A top = LOAD_ONE(a[t->lo]), low = LOAD_ONE(b[t->lo]);
             if (!column) {
-                top = top * (1 - wx) + LOAD(a[t->hi]) * wx;
-                low = low * (1 - wx) + LOAD(b[t->hi]) * wx;
+                top = top * (1 - wx) + LOAD_ONE(a[t->hi]) * wx;
+                low = low * (1 - wx) + LOAD_ONE(b[t->hi]) * wx;
             }
             if (line) {
-                y[ox] = STORE(top);
+                y[ox] = STORE_ONE(top);
                 continue;
             }
-            y[ox] = STORE((A)(top * (1 - wy) + low * wy));
+            y[ox] = STORE_ONE((A)(top * (1 - wy) + low * wy));
         }
     }
     return s.st;

@@ -43,12 +43,18 @@ static inline __m256i half_narrow16(__m256 a, __m256 b) {
     return _mm256_or_si256(size, _mm256_and_si256(sign, h));
 }
 
+/* One element. */
+static inline float half_wide1(uint16_t x) { return _cvtsh_ss(x); }
+static inline uint16_t half_narrow1(float x) {
+    return (uint16_t)_mm_extract_epi16(half_plain_nan(_mm_cvtps_ph(_mm_set_ss(x), 0)), 0);
+}
+
 /* Functions, not inlined: a template calls them once a block. */
 static __attribute__((noinline, unused)) void half_widen(float *dst, const uint16_t *src,
                                                          int64_t n) {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) _mm256_storeu_ps(dst + i, half_wide8(src + i));
-    for (; i < n; i++) dst[i] = _cvtsh_ss(src[i]);
+    for (; i < n; i++) dst[i] = half_wide1(src[i]);
 }
 
 static __attribute__((noinline, unused)) void half_narrow(uint16_t *dst, const float *src,
@@ -58,11 +64,17 @@ static __attribute__((noinline, unused)) void half_narrow(uint16_t *dst, const f
         __m256i h = half_narrow16(_mm256_loadu_ps(src + i), _mm256_loadu_ps(src + i + 8));
         _mm256_storeu_si256((__m256i *)(void *)(dst + i), h);
     }
-    for (; i < n; i++) {
-        __m128i h = half_narrow8(_mm256_set1_ps(src[i]));
-        dst[i] = (uint16_t)_mm_extract_epi16(h, 0);
-    }
+    for (; i < n; i++) dst[i] = half_narrow1(src[i]);
 }
+#endif
+
+/* Single elements of a template's type: compilers do not find the instruction that converts f16. */
+#if defined(TMPL_DTYPE) && TMPL_DTYPE == TMPL_F16 && defined(HALF_F16C)
+#define LOAD_ONE(x) half_wide1(x)
+#define STORE_ONE(a) half_narrow1(a)
+#elif defined(TMPL_DTYPE)
+#define LOAD_ONE(x) LOAD(x)
+#define STORE_ONE(a) STORE(a)
 #endif
 
 #endif
