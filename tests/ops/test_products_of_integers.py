@@ -1,5 +1,5 @@
-"""Products of integer matrices, which wrap: sizes about the ends of a panel and a band of rows, every
-layout and dtype, against NumPy's in the same bits."""
+"""Products of integer matrices, which wrap: sizes about the ends of a panel and a band of rows,
+every layout and dtype, against NumPy's in the same bits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import tenon as tn
 
 DTYPES = ["uint8", "int8", "int16", "int32", "int64"]
 SIZES = [  # m, k, n
-    (1, 1, 1), (1, 70, 33), (1, 33, 200), (2, 7, 129), (3, 5, 3), (3, 64, 1), (65, 9, 1), (66, 40, 2),
-    (64, 17, 64), (65, 31, 67), (130, 3, 31), (5, 300, 130), (2, 0, 3),
+    (1, 1, 1), (1, 70, 33), (1, 33, 200), (2, 7, 129), (3, 5, 3), (3, 64, 1), (65, 9, 1),
+    (66, 40, 2), (64, 17, 64), (65, 31, 67), (130, 3, 31), (5, 300, 130), (2, 0, 3),
 ]  # fmt: skip
 
 

@@ -34,8 +34,8 @@ ZERO = "ZeroDivisionError"
 REFUSED = {
     "isclose": UNLIKE, "heaviside": UNLIKE, "lerp": UNLIKE, "sub": BOOLS, "rsub": BOOLS,
     "floor_divide": ZERO, "_trunc_divide": ZERO, "remainder": ZERO, "fmod": ZERO, "mean": WHOLE,
-    "_var": WHOLE, "_std": WHOLE, "_sum_squares": WHOLE, "random__from": BOUNDS,
-    "random__to": BOUNDS, "addcdiv": "does not divide integers by integers",
+    "_var": WHOLE, "_std": WHOLE, "_sum_squares": WHOLE, "_nansum": WHOLE,
+    "random__from": BOUNDS, "random__to": BOUNDS, "addcdiv": "does not divide integers by integers",
 }  # fmt: skip
 
 

@@ -151,6 +151,14 @@ def sum_squares(c: Call) -> str:
     return c.emit("ReduceSumSquare", x, c.ints(dims), keepdims=int(c["keepdim"]))
 
 
+@translates("_nansum")
+def nansum(c: Call) -> str:
+    x = c.operand("input", c.dtype)
+    dims = c["dim"] or list(range(c.rank("input")))
+    kept = c.emit("Where", c.emit("IsNaN", x), 0, x)
+    return c.emit("ReduceSum", kept, c.ints(dims), keepdims=int(c["keepdim"]))
+
+
 @translates("cdist", "_cdist")
 def cdist(c: Call) -> str:
     """Norms of all differences of rows."""
