@@ -81,6 +81,19 @@ def test_functions_of_one_number(name):
     assert (np.signbit(got[zeros]) == np.signbit(want[zeros])).all()
 
 
+@pytest.mark.parametrize(("dtype", "lowest"), [(np.float32, 106), (np.float64, 750)])
+def test_softmax_down_to_the_smallest_numbers(dtype, lowest):
+    """Weights that are subnormal or nothing, in whole vectors and in their rest."""
+    x = np.linspace(0, -lowest, 4003).astype(dtype)
+    x[[7, 4000]] = -np.inf
+    exact = np.exp(x.astype(np.longdouble))
+    want = exact / exact.sum()
+    got = tn.softmax(tn.from_numpy(x), 0).numpy()
+    unit = np.maximum(np.spacing(want.astype(dtype)), np.finfo(dtype).smallest_subnormal)
+    assert np.max(np.abs(got - want) / unit) <= 3
+    assert (got[[7, 4000]] == 0).all() and (got > 0).sum() < x.size - 2
+
+
 @pytest.mark.parametrize("name", SPECIAL)
 def test_functions_of_statistics(name):
     oracle, most = SPECIAL[name]

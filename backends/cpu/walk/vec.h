@@ -131,8 +131,8 @@ VEC_INLINE vec vec_min(vec a, vec b) {
 #else
 #define VEC_ROUND 0x1.8p23f
 #endif
-/* a * 2^k for whole k of [-252, 254] (double: [-2044, 2046]), right for denormal results. */
-VEC_INLINE vec vec_scale(vec a, vec k) {
+/* a * 2^k for whole k of [-252, 254] (double: [-2044, 2046]), right for subnormal results. */
+VEC_INLINE vec vec_scale_any(vec a, vec k) {
 #if defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
     return (vec)_mm512_scalef_pd((__m512d)a, (__m512d)k);
 #elif defined(__AVX512F__)
@@ -143,6 +143,43 @@ VEC_INLINE vec vec_scale(vec a, vec k) {
     vec_bits e = (vec_bits)(k + VEC_ROUND) - (vec_bits)vec_all(VEC_ROUND) + 2 * bias, half = e >> 1;
     return a * (vec)(half << mantissa) * (vec)((e - half) << mantissa);
 #endif
+}
+#if defined(__AVX2__)
+#if TMPL_DTYPE == TMPL_F64
+#define VEC_LOWEST -1020.0 /* 2^k and a quarter of it are no subnormal numbers from there on */
+#define VEC_UNITS 1074.0   /* 2^-k of the smallest number */
+#define VEC_PLACE 0x1p52   /* whose last place is 1 */
+#else
+#define VEC_LOWEST -124.0f
+#define VEC_UNITS 149.0f
+#define VEC_PLACE 0x1p23f
+#endif
+VEC_INLINE bool vec_some(vec_mask m) {
+#if defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
+    return _mm512_test_epi64_mask((__m512i)m, (__m512i)m) != 0;
+#elif defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)m, (__m512i)m) != 0;
+#else
+    return _mm256_movemask_epi8((__m256i)m) != 0;
+#endif
+}
+/* The same with subnormal results as whole numbers of the smallest one: to compute one takes some processors
+ * a hundred times as long as another number. */
+VEC_INLINE vec vec_scale_low(vec a, vec k) {
+    const vec_bits sign = (vec_bits)vec_all((A)-0.0);
+    vec units = vec_scale_any((vec)((vec_bits)a & ~sign), k + VEC_UNITS);
+    vec_mask low = units < VEC_PLACE;
+    vec_bits whole = (vec_bits)(units + VEC_PLACE) - (vec_bits)vec_all(VEC_PLACE);
+    vec other = vec_scale_any(a, vec_select(low, vec_all(0), k));
+    return vec_select(low, (vec)(whole | ((vec_bits)a & sign)), other);
+}
+#endif
+/* The same for a of at least 1/4. */
+VEC_INLINE vec vec_scale(vec a, vec k) {
+#if defined(__AVX2__)
+    if (vec_some(k < VEC_LOWEST)) return vec_scale_low(a, k);
+#endif
+    return vec_scale_any(a, k);
 }
 /* In halves: the first lanes take in the last ones. */
 VEC_INLINE A vec_sum(vec v) {
