@@ -65,6 +65,29 @@ def test_sums_of_what_is_a_number(dtype: str) -> None:
     assert x.grad.tolist() == [1, 0, 1]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32", "uint8"])
+@pytest.mark.parametrize("k", [1, 2, 15, 16, 17, 32])
+def test_few_of_many(k: int, dtype: str) -> None:
+    """The first of equal elements, NaN of both signs as the largest; rows rise, fall or lie apart."""
+    x = RNG.permutation(np.arange(3000) % 251).reshape(6, 500).astype("float64")
+    x[0].sort()
+    x[1] = np.sort(x[1])[::-1]
+    if "float" in dtype:
+        x[2:] -= 125
+        x[3, RNG.integers(0, 500, 40)] = np.nan
+        x[4, RNG.integers(0, 500, 9)] = np.copysign(np.nan, -1)
+        x[5, ::3] = -0.0
+    keys = np.where(np.isnan(x), np.inf, x)
+    t = tn.tensor(x).to(getattr(tn, dtype))
+    for largest in (True, False):
+        want = np.argsort(-keys if largest else keys, 1, kind="stable")[:, :k]
+        for row in (t, tn.stack([t, t], -1).flatten(-2)[..., ::2]):
+            got = row.topk(k, 1, largest)
+            np.testing.assert_array_equal(got.indices.numpy(), want)
+            values = got.values.double().numpy()
+            np.testing.assert_array_equal(values, np.take_along_axis(x, want, 1))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64", "uint8"])
 def test_running_extremes(dtype: str) -> None:
     """Of equal elements the last is named; a NaN stays until the next."""

@@ -14,7 +14,7 @@
 #include "axis.h"
 #include "cpu_priv.h"
 
-enum { GRAIN = 1 << 12, SMALL = 40, DIGITS = 256, FEW_ROOM = 256, GLANCE = 32 };
+enum { GRAIN = 1 << 12, SMALL = 40, DIGITS = 256, FEW_ROOM = 256, GLANCE = 32, ORDERED = 16 };
 enum { TURN = 1 << 17 }; /* steps between looks for an interrupt */
 
 /* ---- Items ------------------------------------------------------------------------------------*/
@@ -174,51 +174,75 @@ static bool fill(const job *j, const T *x, item *v) {
     return s.st == TN_OK;
 }
 
+/* What a glance compares, numbers in their order. Those of half precision go by their bits, where a NaN
+ * has to be told apart. */
+#if TMPL_IS_HALF
+typedef int16_t glanced;
+typedef int16_t glance_mask;
+TMPL_INLINE glanced glance_of(T x) { return (glanced)(x ^ (x & 0x8000 ? 0x7fff : 0)); }
+TMPL_INLINE bool glance_nan(T x) {
+    return (x & 0x7fff) > (TMPL_DTYPE == TMPL_F16 ? 0x7c00 : 0x7f80);
+}
+#else
+typedef A glanced;
+typedef int glance_mask;
+TMPL_INLINE glanced glance_of(T x) { return LOAD(x); }
+TMPL_INLINE bool glance_nan(T x) { return is_nan(x); }
+#endif
+
 /* Whether one of GLANCE elements may come before `limit`, as whole vectors find out: where none does, their
  * keys need not be made. */
 static bool any_before(const T *x, T limit, bool reversed) {
-#if TMPL_IS_HALF
-    (void)x, (void)limit, (void)reversed;
-    return true;
-#else
-    int found = 0;
+    const glanced mark = glance_of(limit);
+    glance_mask found = 0;
+    if (is_nan(limit)) return true;
     if (reversed) {
         TMPL_VECTOR
-        for (int i = 0; i < GLANCE; i++) found |= !(LOAD(x[i]) <= LOAD(limit));
+        for (int i = 0; i < GLANCE; i++)
+            found |= (glance_mask)((glance_of(x[i]) > mark) | glance_nan(x[i]));
     } else {
         TMPL_VECTOR
-        for (int i = 0; i < GLANCE; i++) found |= !(LOAD(x[i]) >= LOAD(limit));
+        for (int i = 0; i < GLANCE; i++) found |= (glance_mask)(glance_of(x[i]) < mark);
     }
     return found != 0;
-#endif
 }
 
-/* For few of many: the items among which the k smallest are, at the front; returns how many, 0 when interrupted. They gather
- * until there is no more room; then the k smallest of them stay, and what follows must be smaller than the
- * last of these, so most elements only meet that one, and none is moved often. */
+/* For few of many: the items among which the k smallest are, at the front; returns how many, 0 when interrupted. A few
+ * are kept in order. More gather until there is no more room; then the k smallest of them stay. What follows
+ * must be smaller than the last of these, so most elements only meet that one. */
 static int64_t keep_few(const job *j, const T *x, item *v) {
-    int64_t step = j->ax.step[0], n = j->ax.n, kept = 0, i = 0;
-    int64_t room = j->k * 4 > FEW_ROOM ? j->k * 4 : FEW_ROOM; /* no more than n */
+    int64_t step = j->ax.step[0], n = j->ax.n, k = j->k, kept = k, i = 0;
+    bool ordered = k <= ORDERED;
+    int64_t room = ordered ? k : k * 4 > FEW_ROOM ? k * 4 : FEW_ROOM; /* no more than n */
     K flip = j->reversed ? KEY_LAST : 0;
-    for (; i < room; i++) v[kept++] = (item){(K)(key_of(x[i * step]) ^ flip), (uint32_t)i};
-    while (kept == room) {
-        if (!select_items(v, kept, j->k)) return 0;
-        K limit = v[j->k - 1].key;
-        const T last = x[(int64_t)v[j->k - 1].at * step];
-        kept = j->k;
-        for (int64_t looks = 1; i < n && kept < room; looks++) {
-            bool glance = step == 1 && n - i > GLANCE;
-            int64_t stop = glance ? i + GLANCE : n - i < TURN ? n : i + TURN;
-            if (looks % (glance ? TURN / GLANCE : 1) == 0 && cpu_poll() != TN_OK) return 0;
-            if (glance && !any_before(x + i, last, j->reversed)) {
-                i = stop;
-                continue;
+    for (; i < room; i++) v[i] = (item){(K)(key_of(x[i * step]) ^ flip), (uint32_t)i};
+    if (ordered)
+        insertion(v, k);
+    else if (!select_items(v, room, k))
+        return 0;
+    K limit = v[k - 1].key;
+    for (int64_t looks = 1; i < n; looks++) {
+        bool wide = step == 1 && n - i > GLANCE;
+        int64_t stop = wide ? i + GLANCE : n - i < TURN ? n : i + TURN;
+        if (looks % (wide ? TURN / GLANCE : 1) == 0 && cpu_poll() != TN_OK) return 0;
+        if (wide && !any_before(x + i, x[(int64_t)v[k - 1].at * step], j->reversed)) {
+            i = stop;
+            continue;
+        }
+        for (; i < stop; i++) {
+            item new = {(K)(key_of(x[i * step]) ^ flip), (uint32_t)i};
+            if (CPU_LIKELY(new.key >= limit)) continue;
+            if (ordered) {
+                int64_t at = k - 1;
+                for (; at > 0 && new.key < v[at - 1].key; at--) v[at] = v[at - 1];
+                v[at] = new;
+            } else {
+                v[kept++] = new;
+                if (kept < room) continue;
+                if (!select_items(v, kept, k)) return 0;
+                kept = k;
             }
-            for (; i < stop && kept < room; i++) {
-                K key = (K)(key_of(x[i * step]) ^ flip);
-                if (CPU_LIKELY(key >= limit)) continue;
-                v[kept++] = (item){key, (uint32_t)i};
-            }
+            limit = v[k - 1].key;
         }
     }
     return kept;
