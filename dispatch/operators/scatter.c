@@ -438,7 +438,7 @@ out:
     return st;
 }
 
-/* Elements outside of [low, high] fall away; high itself belongs to the last bin. */
+/* Elements outside of [low, high], where that was given, fall away; high itself belongs to the last bin. */
 tn_status tni_composite_histc(const void *args, tn_tensor **rets) {
     const tn_histc_args *a = args;
     tn_tensor *x = tni_t(a->input);
@@ -451,7 +451,8 @@ tn_status tni_composite_histc(const void *args, tn_tensor **rets) {
         return tn_fail(TN_E_STATE, 2, "value cannot be converted to type double without overflow");
     tni_scope s = {0};
     tn_tensor *flat = scope_reshape(&s, x, TN_INTS(-1));
-    if (low.re == high.re && x->v.numel && !tni_is_meta(&x->v)) {
+    bool given = low.re != high.re;
+    if (!given && x->v.numel && !tni_is_meta(&x->v)) {
         tn_tensor *least = SCOPE(&s, tn_amin(flat, tn_ints_none(), 0, scope_slot(&s)));
         tn_tensor *most = SCOPE(&s, tn_amax(flat, tn_ints_none(), 0, scope_slot(&s)));
         low = scope_item(&s, least);
@@ -470,11 +471,13 @@ tn_status tni_composite_histc(const void *args, tn_tensor **rets) {
         tn_tensor *n = SCOPE(&s, tn_new_empty(x, TN_INTS(a->bins), -1, -1, scope_slot(&s)));
         return scope_finish(&s, n, rets);
     }
-    tn_tensor *above = SCOPE(&s, tn_ge_scalar(flat, low, scope_slot(&s)));
-    tn_tensor *below = SCOPE(&s, tn_le_scalar(flat, high, scope_slot(&s)));
-    tn_tensor *in = scope_binary(&s, tn_logical_and, above, below);
-    tn_tensor *kept = scope_binary(&s, tn_masked_select, flat, in);
-    tn_tensor *moved = SCOPE(&s, tn_sub_scalar(kept, low, tn_scalar_int(1), scope_slot(&s)));
+    if (given) {
+        tn_tensor *above = SCOPE(&s, tn_ge_scalar(flat, low, scope_slot(&s)));
+        tn_tensor *below = SCOPE(&s, tn_le_scalar(flat, high, scope_slot(&s)));
+        tn_tensor *in = scope_binary(&s, tn_logical_and, above, below);
+        flat = scope_binary(&s, tn_masked_select, flat, in);
+    }
+    tn_tensor *moved = SCOPE(&s, tn_sub_scalar(flat, low, tn_scalar_int(1), scope_slot(&s)));
     tn_tensor *scaled = scope_mul_number(&s, moved, (double)a->bins);
     tn_tensor *width = tn_scalar_box_init(&b1, tn_scalar_float(high.re - low.re));
     scaled = scope_true_divide(&s, scaled, width);

@@ -286,12 +286,14 @@ tn_status slices_move_into_a(slices *s) {
 }
 
 #define PICK(type)                                                                                 \
-    for (int64_t n = begin; n < end; n++) memcpy(b + s->at_b[n], a + s->at_a[n], sizeof(type))
+    for (int64_t n = begin; n < end; n++) memcpy(b + at_b[n], a + at_a[n], sizeof(type))
 
 /* Single elements, as in x[i]: no suffix to walk. */
 static tn_status pick_elements(const slices *s, const walk_at *p, int64_t begin, int64_t end) {
     const char *a = s->a + p->offset[0];
     char *b = s->b + p->offset[1];
+    const int64_t *at_a = s->at_a,
+                  *at_b = s->at_b; /* writing could change all of *s, for all compilers know */
     switch (s->item) {
     case 1: PICK(uint8_t); break;
     case 2: PICK(uint16_t); break;
