@@ -68,7 +68,7 @@ def test_sums_of_what_is_a_number(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32", "uint8"])
 @pytest.mark.parametrize("k", [1, 2, 15, 16, 17, 32])
 def test_few_of_many(k: int, dtype: str) -> None:
-    """The first of equal elements, NaN of both signs as the largest; rows rise, fall or lie apart."""
+    """The first of equal elements, NaN of both signs as the largest; rows rise or fall."""
     x = RNG.permutation(np.arange(3000) % 251).reshape(6, 500).astype("float64")
     x[0].sort()
     x[1] = np.sort(x[1])[::-1]
