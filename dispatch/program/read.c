@@ -198,9 +198,9 @@ static tn_status weight(reader *r, tni_pvalue *v, uint64_t at, uint64_t n) {
     tn_tensor *t = NULL;
     TN_TRY(tni_numel(v->ndim, v->shape, tn_dtype_size(v->dtype), &numel));
     unsigned char *bytes = r->file->data + r->h.data_at + r->data_n;
-    if (n != (uint64_t)(numel * tn_dtype_size(v->dtype)) || at != r->data_n ||
-        n > r->h.data_n - at || !filled(bytes, n))
+    if (n != (uint64_t)(numel * tn_dtype_size(v->dtype)) || at != r->data_n || n > r->h.data_n - at)
         return damaged(r, "a weight does not lie where the one before it ends");
+    if (!filled(bytes, n)) return damaged(r, "what stands behind a weight is not what was written");
     r->data_n += tni_file_aligned(n);
     TN_TRY(check_weight(r, v, bytes, n));
     atomic_fetch_add_explicit(&r->file->refs, 1, memory_order_relaxed);

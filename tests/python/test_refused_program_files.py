@@ -130,7 +130,9 @@ CASES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "something behind the graph": (
         "the graph is not what was written", lambda: filled_up(-len(good()[1]) - 1)
     ),
-    "something behind a weight": (OUTSIDE, lambda: filled_up(-1)),
+    "something behind a weight": (
+        "what stands behind a weight is not what was written", lambda: filled_up(-1)
+    ),
     "something behind the weights": ("something follows the weights", more_data),
     "something in the room for more": (POINTS_OUT, lambda: header(56, "Q", 1)),
     "another hash": ("the graph is not what was written", lambda: header(48, "Q", 1)),
