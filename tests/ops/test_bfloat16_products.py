@@ -124,6 +124,16 @@ def test_attention(queries: int, keys: int, width: int, causal: bool) -> None:
     check(found, exact, np.full_like(exact, 40.0))
 
 
+def test_attention_to_infinite_values() -> None:
+    """An infinite value makes its column of the results infinite, and no other."""
+    (q, _), (k, _), (v, _) = (drawn(1, 2, 70, 16) for _ in range(3))
+    v[0, 1, 3, 5] = -float("inf")
+    found = tn.nn.functional.scaled_dot_product_attention(q, k, v).float().numpy()
+    assert (found[0, 1, :, 5] == -np.inf).all()
+    found[0, 1, :, 5] = 0
+    assert np.isfinite(found).all()
+
+
 @pytest.mark.skipif("TENON_CPU_ISA" in os.environ, reason="the instruction set is given")
 @pytest.mark.parametrize("isa", ["avx512", "avx2"])
 def test_without_tiles(isa: str) -> None:

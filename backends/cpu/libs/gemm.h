@@ -37,9 +37,9 @@ void cpu_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, con
 void cpu_dgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a,
                int64_t lda, const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
 
-/* A serial product of bfloat16 matrices for the same kernels, where cpu_has_bf16(): C (m, n) = [C +] A @ B
- * in float; strides are in elements. A is the sum of `parts` matrices that lie `part` apart: what rounding to
- * bfloat16 took from the first may be the second. */
+/* A serial product of bfloat16 matrices for the same kernels, where cpu_has_bf16_tiles() says that it is many
+ * times as fast as one of float: C (m, n) = [C +] A @ B in float; strides are in elements. A is the sum of
+ * `parts` matrices that lie `part` apart: what rounding to bfloat16 took from the first may be the second. */
 typedef struct bf16_product {
     int64_t m, n, k;
     const uint16_t *a, *b;
@@ -48,7 +48,7 @@ typedef struct bf16_product {
     int64_t c_rs; /* its columns are packed */
     bool add;     /* to what C holds */
 } bf16_product;
-bool cpu_has_bf16(void);
+bool cpu_has_bf16_tiles(void);
 /* `room`: memory for so many floats. */
 int64_t cpu_bf16_product_room(int64_t m, int64_t n, int64_t k);
 void cpu_bf16_product(const bf16_product *p, float *room);

@@ -249,7 +249,10 @@ static tn_status run_few(void *arg, int64_t begin, int64_t end) {
 
 /* ---- A product of kernels that run their own tiles ---------------------------------------------*/
 
-bool cpu_has_bf16(void) { return cpu_bf16_unit() != NULL; }
+bool cpu_has_bf16_tiles(void) {
+    const bf16_unit *u = cpu_bf16_unit();
+    return u && u->turned;
+}
 
 int64_t cpu_bf16_product_room(int64_t m, int64_t n, int64_t k) {
     const bf16_unit *u = cpu_bf16_unit();
@@ -332,7 +335,7 @@ tn_status cpu_gemm_bf16(const tn_call *call, const gemm_args *g) {
                         run_blocks, &j);
 }
 #else
-bool cpu_has_bf16(void) { return false; }
+bool cpu_has_bf16_tiles(void) { return false; }
 
 int64_t cpu_bf16_product_room(int64_t m, int64_t n, int64_t k) {
     (void)m, (void)n, (void)k;

@@ -117,7 +117,7 @@ typedef struct forward_job {
     A *lse;
     A scale;
     int causal;
-    bool pairs;     /* products are those of bfloat16 */
+    bool pairs;     /* products are those of bfloat16, by tiles */
     int64_t blocks; /* of queries per head */
 } forward_job;
 
@@ -223,6 +223,14 @@ static void values(const forward_job *j, const tile *t) {
     cpu_bf16_product(&p, (float *)(void *)t->of);
 }
 
+/* Whether a result is NaN: in pairs the smaller part of a weight times an infinite value may be. */
+static bool has_nan(const A *y, int64_t n) {
+    int found = 0;
+    TMPL_VECTOR
+    for (int64_t i = 0; i < n; i++) found |= y[i] != y[i];
+    return found != 0;
+}
+
 /* One block of queries against all keys. */
 static tn_status forward_block(const forward_job *j, tile *t) {
     const heads *q = &j->q;
@@ -262,7 +270,10 @@ static tn_status forward_block(const forward_job *j, tile *t) {
         j->lse[(b * q->h + h) * q->l + q0 + i] = max[i] + (A)log((double)sum[i]);
     }
     rows_out(&j->y, b, h, q0, rows, y);
-    return st;
+    if (st != TN_OK || !j->pairs || !has_nan(y, rows * w)) return st;
+    forward_job plain = *j;
+    plain.pairs = false;
+    return forward_block(&plain, t);
 }
 
 static tn_status forward_items(void *arg, int64_t begin, int64_t end) {
@@ -300,7 +311,7 @@ static tn_status flash_attention(const tn_call *call, const void *args) {
                      .lse = a->lse->data,
                      .scale = (A)a->scale,
                      .causal = a->is_causal != 0,
-                     .pairs = PAIRS && cpu_has_bf16()};
+                     .pairs = PAIRS && cpu_has_bf16_tiles()};
     (void)call;
     j.blocks = (j.q.l + BQ - 1) / BQ;
     return cpu_parallel(j.q.n * j.q.h * j.blocks, grain_of(&j.q, &j.k), forward_items, &j);
