@@ -274,7 +274,7 @@ def check_groups_of_one() -> None:
     def got(run) -> None:
         t = torch.zeros(3)
         run(t)
-        same(t, mine.numpy())
+        same(t, mine.cpu().numpy())
 
     got(lambda t: dist.all_to_all_single(t, mine, group=alone))
     got(lambda t: dist.all_to_all([t], [mine], group=alone))
