@@ -58,6 +58,8 @@ def test_sums_of_what_is_a_number(dtype: str) -> None:
             want = np.nansum(x, dim, keepdims=dim is not None)
             np.testing.assert_array_equal(got.detach().numpy(), want)
             np.testing.assert_array_equal(tn.tensor(x.T).nansum(dim).numpy(), np.nansum(x.T, dim))
+            wide = tn.tensor(x).nansum(dim, dtype=tn.float64)
+            np.testing.assert_array_equal(wide.numpy(), np.nansum(x, dim, dtype=np.float64))
         (t.nansum(0) * 3).sum().backward()
         np.testing.assert_array_equal(t.grad.numpy(), np.where(np.isnan(x), 0, 3))
     x = tn.tensor([np.inf, np.nan, 1.0], requires_grad=True)
