@@ -61,6 +61,9 @@ VEC_INLINE wide_mask wide_inside(vec x) { /* [-14.4, 8] or NaN */
     wide_mask up = _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-14.4f), _CMP_NLT_UQ);
     return _mm512_mask_cmp_ps_mask(up, (__m512)x, _mm512_set1_ps(8.0f), _CMP_NGT_UQ);
 }
+VEC_INLINE wide_mask wide_below(vec x) { /* below 0 */
+    return _mm512_cmp_ps_mask((__m512)x, _mm512_setzero_ps(), _CMP_LT_OQ);
+}
 VEC_INLINE wide_mask wide_normal(vec x) { /* no subnormal number and no zero */
     return _mm512_cmp_ps_mask((__m512)wide_abs(x), _mm512_set1_ps(0x1p-126f), _CMP_NLT_UQ);
 }
@@ -114,8 +117,7 @@ VEC_INLINE vec wide_sigmoid(vec x) {
     vec z = wide_exp((vec)_mm512_or_ps((__m512)x, _mm512_set1_ps(-0.0f))), w = z + 1.0f;
     vec q = (vec)_mm512_rcp14_ps((__m512)w);
     q = wide_fma(wide_fma(-q, w, vec_all(1.0f)), q, q);
-    __mmask16 below = _mm512_cmp_ps_mask((__m512)x, _mm512_setzero_ps(), _CMP_LT_OQ);
-    return (vec)_mm512_mask_blend_ps(below, (__m512)q, (__m512)wide_fma(-z, z * q, z));
+    return wide_else(wide_below(x), wide_fma(-z, z * q, z), q);
 }
 
 VEC_INLINE vec wide_silu(vec x) { return x * wide_sigmoid(x); }

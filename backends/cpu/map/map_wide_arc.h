@@ -67,8 +67,7 @@ VEC_INLINE vec wide_acos(vec x) {
     vec sign = wide_signed(vec_all(1.0f), x), twice = 2.0f * r.t, low = 2.0f * r.low;
     vec near = ARC_QUARTER - (sign * r.t + (sign * r.low - ARC_QUARTER_LOW));
     vec left = 2 * ARC_QUARTER - (twice + (low - 2 * ARC_QUARTER_LOW));
-    wide_mask below = _mm512_cmp_ps_mask((__m512)x, _mm512_setzero_ps(), _CMP_LT_OQ);
-    return wide_else(r.far, wide_else(below, left, twice + low), near);
+    return wide_else(r.far, wide_else(wide_below(x), left, twice + low), near);
 }
 
 /* ---- In double ---------------------------------------------------------------------------------*/
@@ -109,9 +108,7 @@ VEC_INLINE __m512d arc_tan(__m512d x) {
 
 VEC_INLINE vec wide_tan(vec x) {
     vec v = wide_keep(wide_normal(x), x), y = arc_joined(arc_tan(arc_low(v)), arc_tan(arc_high(v)));
-    const __m512 most = _mm512_set1_ps(F32_ANGLE_MAX);
-    y = wide_else(wide_normal(x), y, x);
-    return _mm512_cmp_ps_mask((__m512)wide_abs(x), most, _CMP_GT_OQ) ? wide_patch(x, y, tanf) : y;
+    return wide_patched(x, wide_else(wide_normal(x), y, x), tanf);
 }
 
 #endif

@@ -72,8 +72,7 @@ VEC_INLINE vec wide_erfc(vec x) {
     wide_mask there = _mm512_cmp_ps_mask((__m512)wide_abs(x), _mm512_set1_ps(10.06f), _CMP_NGT_UQ);
     vec a = wide_keep(there & wide_normal(x), wide_abs(x));
     vec tail = wide_keep(there, wide_fall_by(wide_pieces(table_erfc, a), a, 1.0f));
-    wide_mask below = _mm512_cmp_ps_mask((__m512)x, _mm512_setzero_ps(), _CMP_LT_OQ);
-    return wide_else(below, 2.0f - tail, tail);
+    return wide_else(wide_below(x), 2.0f - tail, tail);
 }
 
 /* ---- Angles ------------------------------------------------------------------------------------*/
@@ -123,10 +122,13 @@ CPU_NOINLINE static vec wide_patch(vec x, vec y, float (*f)(float)) {
     return vec_load(to);
 }
 
-VEC_INLINE vec wide_wave_of(vec x, int turned, float (*far)(float)) {
-    vec y = wide_wave(wide_reduce(wide_keep(wide_normal(x), x)), turned);
+VEC_INLINE vec wide_patched(vec x, vec y, float (*far)(float)) {
     const __m512 most = _mm512_set1_ps(F32_ANGLE_MAX);
     return _mm512_cmp_ps_mask((__m512)wide_abs(x), most, _CMP_GT_OQ) ? wide_patch(x, y, far) : y;
+}
+
+VEC_INLINE vec wide_wave_of(vec x, int turned, float (*far)(float)) {
+    return wide_patched(x, wide_wave(wide_reduce(wide_keep(wide_normal(x), x)), turned), far);
 }
 
 VEC_INLINE vec wide_sin(vec x) { return wide_else(wide_normal(x), wide_wave_of(x, 0, sinf), x); }

@@ -82,7 +82,8 @@ class _StoragePrefix:
     prefix: str
 
 
-def _done(value: Any) -> Future[Any]:
+def done(value: Any) -> Future[Any]:
+    """A future that has come."""
     future: Future[Any] = Future()
     future.set_result(value)
     return future
@@ -161,7 +162,7 @@ class FileSystemWriter(_Folder, StorageWriter, BlockingAsyncStager):
         told: list[WriteResult] = []
         for n, some in enumerate(each if items else []):
             told += self._write(f"{plan.storage_data.prefix}{n}_{token}.distcp", some, planner)
-        return _done(told)
+        return done(told)
 
     def _write(self, name: str, items: list[WriteItem], planner: SavePlanner) -> list[WriteResult]:
         at, told = 0, []
@@ -261,7 +262,7 @@ class FileSystemReader(_Folder, StorageReader):
                     )
                 target.copy_(part)
                 planner.commit_tensor(item, target)
-        return _done(None)
+        return done(None)
 
     def _bytes(self, index: MetadataIndex) -> bytes:
         """What lies at a box's place, as it was written."""

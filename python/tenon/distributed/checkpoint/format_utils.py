@@ -12,7 +12,7 @@ from tenon.distributed.checkpoint.default_planner import (
     DefaultLoadPlanner,
     _EmptyStateDictLoadPlanner,
 )
-from tenon.distributed.checkpoint.filesystem import FileSystemReader
+from tenon.distributed.checkpoint.filesystem import FileSystemReader, done
 from tenon.distributed.checkpoint.metadata import (
     STATE_DICT_TYPE,
     Metadata,
@@ -95,9 +95,7 @@ class BroadcastingTorchSaveReader(StorageReader):
                 target = planner.resolve_tensor(item).detach()
                 target.copy_(part)
                 planner.commit_tensor(item, target)
-        done: Future[None] = Future()
-        done.set_result(None)
-        return done
+        return done(None)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:

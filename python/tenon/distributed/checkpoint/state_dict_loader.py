@@ -12,7 +12,7 @@ from tenon.distributed.checkpoint.default_planner import (
 )
 from tenon.distributed.checkpoint.filesystem import FileSystemReader
 from tenon.distributed.checkpoint.planner import LoadPlan, LoadPlanner
-from tenon.distributed.checkpoint.state_dict_saver import takes
+from tenon.distributed.checkpoint.state_dict_saver import storage_at, takes
 from tenon.distributed.checkpoint.stateful import Stateful
 from tenon.distributed.checkpoint.storage import StorageReader
 
@@ -20,13 +20,9 @@ __all__ = ["load", "load_state_dict"]
 
 
 def _storage(checkpoint_id: Any, reader: StorageReader | None) -> StorageReader:
-    if reader is None:
-        if checkpoint_id is None:
-            raise RuntimeError("load: say from where, by checkpoint_id or storage_reader")
-        return FileSystemReader(checkpoint_id)
-    if checkpoint_id is not None:
-        reader.reset(checkpoint_id)
-    return reader
+    missing = "load: say from where, by checkpoint_id or storage_reader"
+    found: StorageReader = storage_at(checkpoint_id, reader, FileSystemReader, missing)
+    return found
 
 
 def _load_state_dict(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -37,14 +38,21 @@ def _told(state: Any) -> Any:
     return type(state)(map(_told, state)) if type(state) in (list, tuple) else state
 
 
-def _storage(checkpoint_id: Any, writer: StorageWriter | None) -> StorageWriter:
-    if writer is None:
+def storage_at(checkpoint_id: Any, given: Any, made: Callable[[Any], Any], missing: str) -> Any:
+    """The writer or reader that is given, of this checkpoint; without one that of a folder."""
+    if given is None:
         if checkpoint_id is None:
-            raise RuntimeError("save: say where, by checkpoint_id or storage_writer")
-        return FileSystemWriter(checkpoint_id)
+            raise RuntimeError(missing)
+        return made(checkpoint_id)
     if checkpoint_id is not None:
-        writer.reset(checkpoint_id)
-    return writer
+        given.reset(checkpoint_id)
+    return given
+
+
+def _storage(checkpoint_id: Any, writer: StorageWriter | None) -> StorageWriter:
+    missing = "save: say where, by checkpoint_id or storage_writer"
+    found: StorageWriter = storage_at(checkpoint_id, writer, FileSystemWriter, missing)
+    return found
 
 
 # ---- Steps ---------------------------------------------------------------------------------------
