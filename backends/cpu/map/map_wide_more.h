@@ -71,7 +71,7 @@ VEC_INLINE vec wide_erf(vec x) {
 VEC_INLINE vec wide_erfc(vec x) {
     wide_mask there = _mm512_cmp_ps_mask((__m512)wide_abs(x), _mm512_set1_ps(10.06f), _CMP_NGT_UQ);
     vec a = wide_keep(there & wide_normal(x), wide_abs(x));
-    vec tail = wide_keep(there, wide_fall_by(wide_pieces(table_erfc, a), a, 1.0f));
+    vec tail = wide_keep(there, wide_fall(wide_centred(table_erfc, 5, a), a, 1.0f));
     return wide_else(wide_below(x), 2.0f - tail, tail);
 }
 

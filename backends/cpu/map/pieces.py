@@ -1,8 +1,10 @@
 """pieces.py OUT: writes the tables of map_wide.h, map_wide_pow.h, map_wide_more.h. Polynomials for
 32 or, for AVX2, 8 neighbouring intervals of a function: row 0 is what rounding took from row 1, the
 constant terms, the other rows hold the powers upwards, and the last is what rounding took from the
-slopes. For powers 1 / c and log2(c), with a c in each of 16 intervals; for logarithms 1 / c and
-log(c) in two parts, with one in each of 32."""
+slopes. Those that are centred have the middles in row 0, at which rounding takes next to nothing,
+and the powers of the distance from there upwards. For powers of two row 0 is relative. For other
+powers 1 / c and log2(c), with a c in each of 16 intervals; for logarithms 1 / c and log(c) in two
+parts, with one in each of 32."""
 
 import math
 import struct
@@ -25,11 +27,14 @@ def slope_mills(a: float) -> float:
     return mills(a) - a / math.sqrt(2.0 * math.pi)
 
 
-def fit(f: Callable[[float], float], start: float, width: float, degree: int) -> list[float]:
-    """Coefficients in x - start of the polynomial through f at the Chebyshev points."""
+def fit(
+    f: Callable[[float], float], start: float, width: float, degree: int, origin: float
+) -> list[float]:
+    """Coefficients in x - origin of the polynomial through f at the Chebyshev points."""
     n = degree + 1
-    at = [width / 2.0 * (1.0 + math.cos(math.pi * (i + 0.5) / n)) for i in range(n)]
-    divided = [f(start + t) for t in at]
+    points = [width / 2.0 * (1.0 + math.cos(math.pi * (i + 0.5) / n)) for i in range(n)]
+    at = [start - origin + t for t in points]
+    divided = [f(origin + t) for t in at]
     for level in range(1, n):
         for i in range(n - 1, level - 1, -1):
             divided[i] = (divided[i] - divided[i - 1]) / (at[i] - at[i - level])
@@ -48,21 +53,23 @@ def single(x: float) -> float:
     return round(x / unit) * unit
 
 
-def rows(columns: list[list[float]]) -> Iterator[str]:
-    """The table as C, with the rounding of the constant terms in front and of the slopes behind."""
-    yield ", ".join(f"{(c[0] - single(c[0])).hex()}f" for c in columns)
-    for power in range(len(columns[0])):
-        yield ", ".join(f"{single(c[power]).hex()}f" for c in columns)
-    if len(columns[0]) > 1:
-        yield ", ".join(f"{single(c[1] - single(c[1])).hex()}f" for c in columns)
+def rows(columns: list[list[float]]) -> Iterator[tuple[float, ...]]:
+    """The table, with the rounding of the constant terms in front and of the slopes behind."""
+    yield tuple(c[0] - single(c[0]) for c in columns)
+    yield from zip(*columns, strict=True)
+    yield tuple(c[1] - single(c[1]) for c in columns)
+
+
+def write_rows(out: list[str], name: str, table: list[tuple[float, ...]]) -> None:
+    """Appends a table of floats."""
+    out.append(f"static const float {name}[{len(table)}][{len(table[0])}] = {{")
+    out.extend("    {" + ", ".join(f"{single(x).hex()}f" for x in row) + "}," for row in table)
+    out.append("};")
 
 
 def write(out: list[str], name: str, columns: list[list[float]]) -> None:
-    """Appends one table."""
-    table = [f"    {{{row}}}," for row in rows(columns)]
-    out.append(f"static const float {name}[{len(table)}][{len(columns)}] = {{")
-    out.extend(table)
-    out.append("};")
+    """Appends the table of polynomials."""
+    write_rows(out, name, list(rows(columns)))
 
 
 def pieces(
@@ -76,12 +83,27 @@ def pieces(
         scale = 2.0 ** ((c // parts + 1) % 4)
         start, width = scale * (1.0 + c % parts / parts) - 1.0, scale / parts
         if times_x and start == 0.0:
-            columns.append([0.0, *fit(f, start, width, degree - 1)])
+            columns.append([0.0, *fit(f, start, width, degree - 1, start)])
         elif times_x:
-            columns.append(fit(lambda x: x * f(x), start, width, degree))
+            columns.append(fit(lambda x: x * f(x), start, width, degree, start))
         else:
-            columns.append(fit(f, start, width, degree))
+            columns.append(fit(f, start, width, degree, start))
     return columns
+
+
+def write_centred(out: list[str], name: str, f: Callable[[float], float], degree: int) -> None:
+    """Appends the table of f for x from 0 to 15 in the 32 intervals of `pieces`."""
+    columns = []
+    for c in range(32):
+        scale = 2.0 ** ((c // 8 + 1) % 4)
+        start, width = scale * (1.0 + c % 8 / 8) - 1.0, scale / 8
+        for step in range(4096):
+            middle = start + width / 2.0 + math.ldexp(scale, -20) * step
+            poly = fit(f, start, width, degree, middle)
+            if abs(poly[0] - single(poly[0])) < math.ldexp(max(abs(poly[0]), 0.0625), -31):
+                break
+        columns.append([middle, *poly])
+    write_rows(out, name, list(zip(*columns, strict=True)))
 
 
 def tanh_ratio(x: float) -> float:
@@ -104,7 +126,7 @@ def slow_erfc(x: float) -> float:
     return math.erfc(x) * math.exp(x * x)
 
 
-def logarithms_in_parts(name: str, base: float) -> str:
+def write_logarithms(out: list[str], name: str, base: float) -> None:
     """Of 32 parts of [1, 2), those from 1.40625 on halved; both next to 1 have c = 1. Head times
     2^17 is whole: sums with multiples of the logarithm of 2 are exact."""
     inverses = [32.0 / (32.5 + i) * (2.0 if i >= 13 else 1.0) for i in range(32)]
@@ -114,8 +136,7 @@ def logarithms_in_parts(name: str, base: float) -> str:
     heads = [round(x * 2.0**17) / 2.0**17 for x in exact]
     rests = [x - head for x, head in zip(exact, heads, strict=True)]
     inverses = [c / 2.0 if i >= 13 else c for i, c in enumerate(inverses)]
-    table = [", ".join(f"{single(c).hex()}f" for c in row) for row in (inverses, heads, rests)]
-    return f"static const float {name}[3][32] = {{{{" + "}, {".join(table) + "}};"
+    write_rows(out, name, [tuple(inverses), tuple(heads), tuple(rests)])
 
 
 def logarithms() -> str:
@@ -133,18 +154,22 @@ def main() -> None:
     """Writes the file named on the command line."""
     out = ["/* Generated by pieces.py. */"]
     out.append("#if defined(__AVX512F__)")
-    write(out, "table_power", [[2.0 ** (k / 32.0)] for k in range(32)])
+    powers = [2.0 ** (k / 32.0) for k in range(32)]
+    rest = tuple(x / single(x) - 1.0 for x in powers)
+    write_rows(out, "table_power", [rest, tuple(powers)])
     out.append(logarithms())
     for name, base in (("table_ln", math.e), ("table_log2", 2.0), ("table_log10", 10.0)):
-        out.append(logarithms_in_parts(name, base))
+        write_logarithms(out, name, base)
     write(out, "table_tanh", pieces(tanh_ratio, 32, 5, True))
     write(out, "table_atan", pieces(atan_ratio, 32, 5, True))
     write(out, "table_erf", pieces(erf_ratio, 32, 5, True))
-    write(out, "table_erfc", pieces(slow_erfc, 32, 5, False))
-    for count, degree in ((32, 5), (8, 8)):
-        write(out, "table_gelu", pieces(mills, count, degree, True))
-        write(out, "table_gelu_slope", pieces(slope_mills, count, degree, False))
-        out.append("#else" if count == 32 else "#endif")
+    write_centred(out, "table_erfc", slow_erfc, 5)
+    write_centred(out, "table_gelu", mills, 4)
+    write_centred(out, "table_gelu_slope", slope_mills, 4)
+    out.append("#else")
+    write(out, "table_gelu", pieces(mills, 8, 8, True))
+    write(out, "table_gelu_slope", pieces(slope_mills, 8, 8, False))
+    out.append("#endif")
     with open(sys.argv[1], "w", encoding="ascii") as file:
         file.write("\n".join(out) + "\n")
 

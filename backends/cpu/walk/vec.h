@@ -154,13 +154,14 @@ VEC_INLINE vec vec_scale_any(vec a, vec k) {
 #define VEC_UNITS 149.0f
 #define VEC_PLACE 0x1p23f
 #endif
-VEC_INLINE bool vec_some(vec_mask m) {
+/* Whether some element is below x. */
+VEC_INLINE bool vec_below(vec v, A x) {
 #if defined(__AVX512F__) && TMPL_DTYPE == TMPL_F64
-    return _mm512_test_epi64_mask((__m512i)m, (__m512i)m) != 0;
+    return _mm512_cmp_pd_mask((__m512d)v, _mm512_set1_pd(x), _CMP_LT_OQ) != 0;
 #elif defined(__AVX512F__)
-    return _mm512_test_epi32_mask((__m512i)m, (__m512i)m) != 0;
+    return _mm512_cmp_ps_mask((__m512)v, _mm512_set1_ps(x), _CMP_LT_OQ) != 0;
 #else
-    return _mm256_movemask_epi8((__m256i)m) != 0;
+    return _mm256_movemask_epi8((__m256i)(v < x)) != 0;
 #endif
 }
 /* The same with subnormal results as whole numbers of the smallest one: to compute one takes some processors
@@ -177,7 +178,7 @@ VEC_INLINE vec vec_scale_low(vec a, vec k) {
 /* The same for a of at least 1/4. */
 VEC_INLINE vec vec_scale(vec a, vec k) {
 #if defined(__AVX2__)
-    if (vec_some(k < VEC_LOWEST)) return vec_scale_low(a, k);
+    if (vec_below(k, VEC_LOWEST)) return vec_scale_low(a, k);
 #endif
     return vec_scale_any(a, k);
 }
