@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from expected import expect
 from torch.distributed import distributed_c10d
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard
@@ -130,6 +131,11 @@ def refuse() -> None:
         said(call)
     mixed = [one if rank == RANK else one.double() for rank in range(SIZE)]
     needs(said(lambda: dist.reduce_scatter(one, mixed)), "float32 in input_list", "float64")
+    other = (RANK + 1) % SIZE
+    expect(ValueError, "must NOT be specified on non-destination ranks.",
+           lambda: dist.gather(one, wide, other))  # fmt: skip
+    expect(ValueError, "must NOT be specified on non-source ranks.",
+           lambda: dist.scatter(one, wide, other))  # fmt: skip
     for names in (("a", "a"), ("a",)):
         said(lambda names=names: dist.init_device_mesh("cpu", (1, SIZE), mesh_dim_names=names))
 

@@ -381,6 +381,13 @@ def test_a_file_without_its_processes() -> None:
         assert tn.load(saved(placements=(text,)))["d"].placements == (place,)
 
 
+def test_data_that_is_set_is_laid_out_as_it_comes(mesh: DeviceMesh) -> None:
+    part = dt.distribute_tensor(tn.ones(4), mesh["rows"], [dt.Replicate()])
+    part.data = dt.distribute_tensor(tn.zeros(2, 3), mesh["rows"], [dt.Shard(1)])
+    assert part.placements == (dt.Shard(1),) and part.shape == (2, 3)
+    assert part.full_tensor().tolist() == [[0.0] * 3] * 2
+
+
 @pytest.mark.parametrize(
     "lie",
     [

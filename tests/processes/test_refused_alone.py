@@ -16,16 +16,32 @@ import tenon as tn
 from tenon import distributed as dist
 from tenon.distributed import _functional_collectives as functional
 from tenon.distributed import _place, checkpoint, pipelining
+from tenon.distributed import nn as exchanges
 from tenon.distributed import tensor as dt
+from tenon.distributed.algorithms.model_averaging.utils import get_params_to_average
 from tenon.distributed.checkpoint import state_dict as states
-from tenon.distributed.device_mesh import init_device_mesh
+from tenon.distributed.checkpoint.default_planner import create_default_global_save_plan
+from tenon.distributed.checkpoint.metadata import MetadataIndex, TensorProperties
+from tenon.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemType
+from tenon.distributed.checkpoint.planner_helpers import _create_read_items
+from tenon.distributed.checkpoint.utils import find_state_dict_object
+from tenon.distributed.device_mesh import _mesh_resources, init_device_mesh
 from tenon.distributed.distributed_c10d import _set_pg_timeout
 from tenon.distributed.elastic.multiprocessing.errors import ChildFailedError
-from tenon.distributed.fsdp import FullyShardedDataParallel
+from tenon.distributed.fsdp import (
+    FullyShardedDataParallel,
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
+    ShardingStrategy,
+    StateDictType,
+)
+from tenon.distributed.tensor import _saved
+from tenon.distributed.tensor.experimental import _context_parallel as parallel
 from tenon.distributed.tensor.experimental import local_map
 from tenon.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
-f = tn.ones(2, 2)
+f, row = tn.ones(2, 2), tn.ones(1, 2, 2)
+needs = tn.ones(2, 2, requires_grad=True)
 C = checkpoint.CheckpointException
 A, R, V, E, N = AssertionError, RuntimeError, ValueError, TypeError, NotImplementedError
 S, W = dt.Shard(0), dt.Replicate()
@@ -53,6 +69,29 @@ def mapped(*args: Any, out: Any = ([S],), result: Any = f, **given: Any) -> Any:
 
 def other_mesh() -> Any:
     return dt.distribute_tensor(f, init_device_mesh("cpu", (1, 1)), [W, W])
+
+
+def wrapped(
+    group: Any = None, strategy: ShardingStrategy = ShardingStrategy.FULL_SHARD, mesh: Any = None
+) -> Any:
+    return FullyShardedDataParallel(
+        tn.nn.Linear(1, 1), process_group=group, sharding_strategy=strategy, device_mesh=mesh
+    )
+
+
+def of_saved(**given: Any) -> Any:
+    """A layout of a file, one process beside which something else is said."""
+    whole = {"device_type": "cpu", "ranks": [0], "sizes": [1], "names": None, "coordinate": None,
+             "placements": [["replicate"]], "shape": [2, 2]}  # fmt: skip
+    return _saved.spec_of(**{**whole, **given})
+
+
+def by_ring(*tensors: Any, **given: Any) -> Any:
+    parallel.set_rotate_method("alltoall")
+    try:
+        return parallel._ring.attention(line(), *tensors, **given)
+    finally:
+        parallel.set_rotate_method("allgather")
 
 
 # The class, the words, the call.
@@ -162,6 +201,102 @@ CASES: dict[str, tuple[type[BaseException], str, Callable[[], Any]]] = {
     "cut by a text": (E, "split_spec: expected a SplitPoint for '0', got 'here'",
                       lambda: pipelining.pipeline(
                           tn.nn.Sequential(tn.nn.Linear(2, 2)), (f,), split_spec={"0": "here"})),
+    "gathered without a list": (
+        V, "Argument ``gather_list`` must be specified on destination rank.",
+        lambda: dist.gather(f)),
+    "scattered without a list": (
+        V, "Argument ``scatter_list`` must be specified on source rank.", lambda: dist.scatter(f)),
+    "two tensors of a group": (V, "expected one tensor, got 2",
+                               lambda: dist.group.WORLD.broadcast([f, f])),
+    "objects in a tuple": (
+        E, "broadcast_object_list(): expected `object_list` to be a list, got tuple",
+        lambda: dist.broadcast_object_list((1,))),
+    "average of a number": (
+        E, "Parameter input of type <class 'int'> is not supported; expected parameters",
+        lambda: get_params_to_average([3])),
+    "plan without bounds": (
+        A, "Cannot create MD for tensor without bounds. FQN: a",
+        lambda: create_default_global_save_plan(
+            [SavePlan([WriteItem(MetadataIndex("a"), WriteItemType.SHARD)])])),
+    "properties of a strange format": (
+        R, "Invalid torch.memory_format: tenon.channels_last_3d",
+        lambda: TensorProperties(memory_format=tn.channels_last_3d).__getstate__()),
+    "format of a strange code": (
+        R, "Invalid torch.memory_format encoding: 9",
+        lambda: TensorProperties().__setstate__((tn.float32, tn.strided, False, 9, False))),
+    "entry that is not there": (
+        V, "Could not find FQN: 'a'",
+        lambda: find_state_dict_object({}, MetadataIndex("a"))),
+    "number read as a tensor": (
+        V, "Invalid checkpoint metadata for a, expected BytesStorageMetadata but found",
+        lambda: _create_read_items("a", None, 3)),
+    "no mesh entered": (R, "No device mesh is currently active!",
+                        lambda: _mesh_resources.get_current_mesh()),
+    "dimension without names": (KeyError, "No `mesh_dim_names` found.",
+                                lambda: line()._get_mesh_dim_by_name("a")),
+    "parts over two dimensions": (
+        V, "Expected device_mesh to have ndim=1 but got 2",
+        lambda: wrapped(mesh=init_device_mesh("cpu", (1, 1)))),
+    "hybrid over one dimension": (
+        V, "Expected device_mesh to have ndim=2 but got 1",
+        lambda: wrapped(None, ShardingStrategy.HYBRID_SHARD, line())),
+    "hybrid of one group": (
+        V, "either None or Tuple[dist.ProcessGroup, dist.ProcessGroup] but got",
+        lambda: wrapped(dist.group.WORLD, ShardingStrategy.HYBRID_SHARD)),
+    "hybrid of three groups": (
+        V, "either None or Tuple[dist.ProcessGroup, dist.ProcessGroup] but got",
+        lambda: wrapped((dist.group.WORLD,) * 3, ShardingStrategy.HYBRID_SHARD)),
+    "config of another kind": (
+        R, "Expected state_dict_config of type",
+        lambda: FullyShardedDataParallel.set_state_dict_type(
+            tn.nn.Linear(1, 1), StateDictType.FULL_STATE_DICT, ShardedStateDictConfig())),
+    "config of another optimizer": (
+        R, "Expected state_dict_config of type",
+        lambda: FullyShardedDataParallel.set_state_dict_type(
+            tn.nn.Linear(1, 1), StateDictType.FULL_STATE_DICT, None,
+            ShardedOptimStateDictConfig())),
+    "gradient of a largest": (N, "all_reduce: ReduceOp.MAX has no gradient; SUM and AVG have",
+                              lambda: exchanges.all_reduce(needs, dist.ReduceOp.MAX)),
+    "gradient of a largest in one": (N, "reduce: ReduceOp.MAX has no gradient; SUM has",
+                                     lambda: exchanges.reduce(needs, 0, dist.ReduceOp.MAX)),
+    "gradient of largest parts": (
+        N, "reduce_scatter: ReduceOp.MAX has no gradient; SUM has",
+        lambda: exchanges.reduce_scatter(f, [f], dist.ReduceOp.MAX)),
+    "distributed otherwise": (V, "Cannot distribute a DTensor with (Shard(dim=0),) to",
+                              lambda: dt.distribute_tensor(laid(), line(), [W])),
+    "what is computed": (R, "should be used to distribute leaf tensors! but found non-leaf tensor!",
+                         lambda: dt.distribute_tensor(needs * 2, line(), [W])),
+    "placement of no kind": (V, "a placement 'odd'", lambda: of_saved(placements=[["odd"]])),
+    "placement of too much": (V, "a placement 'replicate'",
+                              lambda: of_saved(placements=[["replicate", 1]])),
+    "ranks below 0": (V, "expected numbers from 0, got [-1]", lambda: of_saved(ranks=[-1])),
+    "ranks of a number": (V, "expected numbers from 0, got 3", lambda: of_saved(ranks=3)),
+    "ranks of truth": (V, "expected numbers from 0, got [True]", lambda: of_saved(ranks=[True])),
+    "mesh that is not full": (V, "a mesh whose ranks do not fill it",
+                              lambda: of_saved(sizes=[2])),
+    "mesh of no kind": (V, "a mesh whose ranks do not fill it",
+                        lambda: of_saved(device_type=3)),
+    "rank twice": (V, "a mesh that has a rank twice",
+                   lambda: of_saved(ranks=[0, 0], sizes=[2])),
+    "names of more": (V, "a mesh with other names than dimensions",
+                      lambda: of_saved(names=["a", "b"])),
+    "names of numbers": (V, "a mesh with other names than dimensions",
+                         lambda: of_saved(names=[1])),
+    "place outside": (V, "a place outside of the mesh", lambda: of_saved(coordinate=[1])),
+    "place of two": (V, "a place outside of the mesh", lambda: of_saved(coordinate=[0, 0])),
+    "placements of more": (V, "another number of placements than of the mesh's dimensions",
+                           lambda: of_saved(placements=[["replicate"], ["replicate"]])),
+    "causal of another length": (
+        N, "is_causal requires the same query and context sequence lengths",
+        lambda: by_ring(row[:, :1], row, row, is_causal=True)),
+    "masked parts": (N, "attn_mask is not there, is_causal is",
+                     lambda: by_ring(row, row, row, f)),
+    "dropped by a ring": (N, "dropout_p needs set_rotate_method('allgather')",
+                          lambda: by_ring(row, row, row, dropout_p=0.5)),
+    "heads of another number": (R, "query, key and value have [1, 2, 2] heads",
+                                lambda: by_ring(row, row.expand(2, 2, 2), row.expand(2, 2, 2))),
+    "heads of keys alone": (R, "query, key and value have [1, 1, 2] heads",
+                            lambda: by_ring(row, row, row.expand(2, 2, 2))),
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stored
 import tenon as tn
 from scipy import special
 from tenon._torch.functions import _safe_softmax
@@ -194,3 +195,79 @@ def test_softmax_of_nothing_is_nothing() -> None:
     p = y[0, 0].item() * y[0, 1].item()
     np.testing.assert_allclose(x.grad.numpy(), [[-p, p, 0], [0, 0, 0]], rtol=1e-6)
     assert _safe_softmax(x.detach(), 0, dtype=tn.float64).dtype is tn.float64
+
+
+# ---- Beside PyTorch ------------------------------------------------------------------------------
+
+ALONG = ("softmax", "log_softmax", "softmin", "cumsum", "cumprod")
+ALL = (*REDUCTIONS, *ALONG, "argmax", "argmin", "median", "normalize")
+
+
+def asked(lib: Any, call: Any, numbers: Any, other: bool) -> list[Any]:
+    """What a function gives of these numbers along dimensions, with masks of several shapes."""
+
+    def outcome(**given: Any) -> Any:
+        x = lib.tensor(numbers)
+        try:
+            return call(x.int() if x.dtype is lib.int64 else x, **given)
+        except Exception as err:
+            return f"{type(err).__name__} raised"
+
+    one = [[True, False, True], [False, True, True]]
+    masks = [None, *map(lib.tensor, (one, one[0], [[True], [True]], True))]
+    kinds = (None, lib.float64, lib.float32) if other else (None,)
+    return [outcome(dim=dim, mask=mask, dtype=kind)
+            for dim in (0, -1, 1, -2, 2, -3) for mask in masks for kind in kinds]  # fmt: skip
+
+
+def function(lib: Any, name: str) -> Any:
+    call = getattr(lib.masked, name)
+    return (lambda x, **given: call(x, 2.0, **given)) if name in ("norm", "normalize") else call
+
+
+def method(lib: Any, name: str) -> Any:
+    """A method of a tensor with a mask: what of its result counts, and the rest as 0."""
+
+    def call(x: Any, dim: int, mask: Any, **given: Any) -> Any:
+        mask = (x == x) if mask is None else mask.expand(x.shape)
+        kept = lib.masked.masked_tensor(x, mask.clone())
+        keywords = {k: v for k, v in given.items() if v is not None}
+        found = getattr(kept, name)(dim=dim, **keywords)
+        return [found.get_mask(), found.to_tensor(0)]
+
+    return call
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "amax", "amin", "argmax", "argmin", "var",
+                                  "softmax"])  # fmt: skip
+def test_methods_as_pytorch(name: str) -> None:
+    rows = [[1.5, -2.0, 0.5], [3.0, 0.25, -1.0]]
+
+    def ask(lib: Any) -> list[Any]:
+        return asked(lib, method(lib, name), rows, False)
+
+    stored.same(ask(tn), stored.of_torch(ask), 1e-5)
+
+
+@pytest.mark.parametrize(("p", "order"), [(None, 2), (1, 1), ("fro", 2), (3, 3)])
+def test_norms_of_what_counts(p: Any, order: int) -> None:
+    kept = tn.masked.masked_tensor(tn.tensor(X), tn.tensor(MASK))
+    given = () if p is None else (p,)
+    want = (np.where(MASK, np.abs(X), 0) ** order).sum(1) ** (1 / order)
+    found = kept.norm(*given, dim=1)
+    np.testing.assert_allclose(found.to_tensor(0).numpy(), np.where(MASK.any(1), want, 0))
+    whole = (np.where(MASK, np.abs(X), 0) ** order).sum() ** (1 / order)
+    np.testing.assert_allclose(kept.norm(*given).to_tensor(0).item(), whole)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_functions_as_pytorch(name: str) -> None:
+    ordered = name.startswith(("a", "soft", "log_"))
+    numbers = ([[1.5, -2.0, 0.5], [3.0, 0.25, -1.0]], [[3, -1, 2], [5, 4, -2]],
+               [[1 + 2j, 0.5j, -1], [2, 3 - 1j, 1j]])  # fmt: skip
+    for rows in numbers[:2] if ordered else numbers:
+
+        def ask(lib: Any, rows: Any = rows) -> list[Any]:
+            return asked(lib, function(lib, name), rows, True)
+
+        stored.same(ask(tn), stored.of_torch(ask), 1e-5)

@@ -315,6 +315,11 @@ def test_calls_along_the_list(layout: Any) -> None:
         (lambda x: (x + 1).fill_(3.0), lambda p, i: np.full_like(p, 3.0)),
         (lambda x: (x + 1).zero_(), lambda p, i: 0 * p),
         (lambda x: x.max(2 * x), lambda p, i: np.maximum(p, 2 * p)),
+        (lambda x: x.view((3, -1, 2, 3)), lambda p, i: p.reshape(-1, 2, 3)),
+        (lambda x: x.reshape([3, -1, 6, 1]), lambda p, i: p.reshape(-1, 6, 1)),
+        (lambda x: tn.bmm(tn.tensor(EACH), mat2=x.mT), lambda p, i: EACH[i] @ p.T),
+        (lambda x: tn.matmul(tn.tensor(EACH), other=x.mT), lambda p, i: EACH[i] @ p.T),
+        (lambda x: tn.add(tn.tensor(1.0), other=x), lambda p, i: 1 + p),
     ],
 )  # fmt: skip
 def test_more_calls(layout: Any, make: Any, want: Any) -> None:
@@ -340,7 +345,9 @@ def test_what_tensors_say_of_themselves() -> None:
 
 def test_gradients_of_some_components() -> None:
     x = ours(tn.jagged, requires_grad=True)
-    assert x.grad is None
+    assert x.grad is None and x.grad_fn is None
+    assert (2 * x).grad_fn.name() == "MulBackward0"
+    assert nested.nested_tensor([]).grad_fn is None
     x.unbind()[1].sum().backward()
     check(x.grad, [0 * PARTS[0], 0 * PARTS[1] + 1, 0 * PARTS[2]])
 
@@ -427,3 +434,9 @@ def test_lists_are_cut_by_positions_and_by_names(layout: Any) -> None:
         assert np.array_equal(part.numpy(), PARTS[1])
     for part in (x.narrow(0, 1, 2), x.narrow(dim=-3, start=1, length=2)):
         check(part, PARTS[1:])
+    check(x.narrow(0, 0, 3), PARTS)
+    if layout is tn.strided:
+        assert [len(x.narrow(0, start, 0)) for start in (0, 3)] == [0, 0]
+    for start, length in ((4, 0), (3, 1), (0, 4), (0, -1)):
+        with pytest.raises(RuntimeError, match="exceeds the 3 components"):
+            x.narrow(0, start, length)

@@ -344,6 +344,11 @@ def init_device_mesh(
     backend_override: Any = None,
 ) -> DeviceMesh:
     """A mesh of the ranks from 0 on, in order; all processes call it."""
+    if not device_type.isalpha():
+        raise RuntimeError(
+            f"Device type with index is not supported but got {device_type}. If you maintained a "
+            "'torch.device' object, it's recommended to pass in 'device.type'."
+        )
     if not distributed.is_initialized():
         distributed.init_process_group()
     size = distributed.get_world_size()

@@ -299,11 +299,16 @@ _LISTED: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+def _bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """That of components, which have a dimension less."""
+    return input @ mat2
+
+
 def _product(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     """Products of components. Where both differ in the dimension that is summed over, the results
     of jagged ones are of one size: a plain tensor."""
     nested = _nested_in((args, kwargs))
-    out = _for_each(tenon.matmul if name == "bmm" else func, args, kwargs, True)
+    out = _for_each(_bmm if name == "bmm" else func, args, kwargs, True)
     inner = nested[0].dim() - 2
     summed = len(nested) == 2 and [n._ragged_at() for n in nested] == [inner, inner - 1]
     return _dense(out, nested[0]) if summed else _given(out, nested[0])
