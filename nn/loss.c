@@ -13,31 +13,44 @@
 
 /* ---- Shape rules ------------------------------------------------------------------------------*/
 
+/* The target (N, d1, ...) of an input (N, C, d1, ...), where N is the same. */
+static tn_status check_places(int32_t ndim, const int64_t *shape, const tn_view *target) {
+    int64_t places[TN_MAX_DIMS];
+    int32_t n = 0;
+    for (int32_t d = 0; d < ndim; d++)
+        if (d != 1) places[n++] = shape[d];
+    if (ndim == 4 && target->ndim != n)
+        return tn_fail(TN_E_SHAPE, 1,
+                       "only batches of spatial targets supported (3D tensors) but got targets of "
+                       "dimension: %d",
+                       (int)target->ndim);
+    bool same = target->ndim == n;
+    for (int32_t d = 0; same && d < n; d++) same = target->shape[d] == places[d];
+    if (same) return TN_OK;
+    if (ndim == 4)
+        return tn_fail(TN_E_SHAPE, 1, "size mismatch (got input: %s , target: %s",
+                       tni_shape_text(ndim, shape), tni_shape_text_of(target));
+    return tn_fail(TN_E_SHAPE, 1, "Expected target size %s, got %s", tni_shape_text(n, places),
+                   tni_shape_text_of(target));
+}
+
 /* input (C), (N, C) or (N, C, d1, ...) and target without the class dimension. */
 static tn_status check_classes(int32_t ndim, const int64_t *shape, const tn_view *target,
                                const tn_view *weight) {
     if (ndim < 1) return tn_fail(TN_E_VALUE, 0, "Expected 1 or more dimensions (got 0)");
-    if (ndim > 1 && target->ndim > 0 && target->shape[0] != shape[0])
+    int64_t batch = target->ndim ? target->shape[0] : 0;
+    if (ndim > 1 && batch != shape[0])
         return tn_fail(TN_E_VALUE, 1,
                        "Expected input batch_size (%lld) to match target batch_size (%lld).",
-                       (long long)shape[0], (long long)target->shape[0]);
-    if (ndim == 2 && target->ndim > 1)
+                       (long long)shape[0], (long long)batch);
+    if (ndim < 3 && target->ndim > 1)
         return tn_fail(TN_E_SHAPE, 1,
                        "0D or 1D target tensor expected, multi-target not supported");
-    if (ndim == 1 && target->ndim == 1 && target->numel != 1)
+    if (ndim == 1 && target->numel != 1)
         return tn_fail(TN_E_VALUE, 1,
                        "For 1D input, 1D target must have size 1, but got target size: %lld",
                        (long long)target->numel);
-    if (ndim == 1 ? target->ndim > 1 || target->numel != 1 : target->ndim != ndim - 1) {
-        return tn_fail(TN_E_SHAPE, 1,
-                       "Expected target of shape %s to have the dimensions of input %s without the "
-                       "class dimension",
-                       tni_shape_text_of(target), tni_shape_text(ndim, shape));
-    }
-    for (int32_t d = 1; ndim > 1 && d < target->ndim; d++)
-        if (target->shape[d] != shape[d + 1])
-            return tn_fail(TN_E_SHAPE, 1, "Expected target size %s, got input of shape %s",
-                           tni_shape_text_of(target), tni_shape_text(ndim, shape));
+    if (ndim > 1) TN_TRY(check_places(ndim, shape, target));
     if (tn_view_dtype(target) != TN_I64) {
         return tn_fail(TN_E_DTYPE, 1, "expected target dtype to be Long or Byte, but got %s",
                        tni_type_text(tn_view_dtype(target)));

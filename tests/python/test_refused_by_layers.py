@@ -189,10 +189,25 @@ CALLS: list[Refusal] = [
       for mode in ("reflect", "replicate") for size in ((0, 3), (2, 0), (2, 0, 3), (0, 3, 0))),
     (R, "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size",
      lambda: F.pad(tn.ones(1, 0, 3, 3), (1, 1, 1, 1), mode="reflect")),
-    *((R, f"Expected target size [{n}], but got {list(shape)}",
+    *((R, f"Expected target size [{n}], but got {list(shape)}. Input has shape {list(x.shape)}.",
        lambda x=x, shape=shape: F.multi_margin_loss(x, tn.zeros(shape, dtype=tn.int64)))
       for x, n, shape in ((tn.ones(5, 4), 5, (3,)), (tn.ones(5, 4), 5, ()), (tn.ones(4), 1, (2,)),
                           (tn.ones(4, 4), 4, (2, 2)))),
+    *((kind, words, lambda size=size, to=to, loss=loss:
+       loss(tn.zeros(size), tn.zeros(to, dtype=tn.int64)))
+      for size, to, kind, words in (
+          ((1, 5), (), V, "Expected input batch_size (1) to match target batch_size (0)."),
+          ((3, 5, 2), (), V, "Expected input batch_size (3) to match target batch_size (0)."),
+          ((0, 5), (), R, "Expected target size [0], got []"),
+          ((5,), (1, 1), R, "0D or 1D target tensor expected, multi-target not supported"),
+          ((3, 5, 2), (3,), R, "Expected target size [3, 2], got [3]"),
+          ((3, 5, 2), (3, 3), R, "Expected target size [3, 2], got [3, 3]"),
+          ((3, 5, 2, 2, 2), (3, 2, 2), R, "Expected target size [3, 2, 2, 2], got [3, 2, 2]"),
+          ((3, 5, 2, 2), (3, 2), R, "only batches of spatial targets supported (3D tensors) but"
+           " got targets of dimension: 2"),
+          ((3, 5, 2, 4), (3, 4, 2), R,
+           "size mismatch (got input: [3, 5, 2, 4] , target: [3, 4, 2]"))
+      for loss in (F.nll_loss, F.cross_entropy)),
     *((R, "Expected floating point type for target with class probabilities, got Long",
        lambda size=size: F.cross_entropy(tn.ones(size), tn.zeros(size, dtype=tn.int64)))
       for size in ((2, 3), (2, 3, 2))),

@@ -247,7 +247,8 @@ def multi_margin_loss(
     if target.dim() > 1 or target.numel() != rows:
         raise RuntimeError(
             "multi_margin_loss: target tensor should be 1-D with size equal to the number of input "
-            f"samples (batch size). Expected target size [{rows}], but got {list(target.size())}."
+            f"samples (batch size). Expected target size [{rows}], but got {list(target.size())}. "
+            f"Input has shape {list(input.size())}."
         )
     classes = input if input.dim() else input.unsqueeze(0)
     return _nn.multi_margin_loss(classes, target, p, margin, weight, reduction)
