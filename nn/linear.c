@@ -126,7 +126,7 @@ tn_status tni_composite__linear_gelu_linear(const void *args, tn_tensor **rets) 
     tn_status st =
         tn__linear_gelu(tni_t(a->input), tni_t(a->weight1), tni_t(a->bias1), 1, &hidden, &pre);
     hidden = scope_take(&s, st, hidden);
-    if (s.st == TN_OK) pre = scope_take(&s, st, pre);
+    pre = scope_take(&s, st, pre);
     tn_tensor *y = linear(&s, hidden, a->weight2, a->bias2);
     if (s.st == TN_OK) {
         rets[1] = tn_tensor_ref(hidden);

@@ -64,7 +64,7 @@ static tn_status scan(tn_infer *inf, const tn_view *x, int64_t dtype, const tn_v
     if (d == TN_BOOL)
         return tn_fail(TN_E_UNSUPPORTED, -1, "\"%s\" not implemented for 'Bool'",
                        inf->op->info.name);
-    if (out == x && dtype >= 0 && d != tn_view_dtype(x))
+    if (out == x && d != tn_view_dtype(x))
         return tn_fail(TN_E_DTYPE, -1,
                        "Bad in-place call: input tensor dtype %s and output tensor dtype %s should "
                        "match",

@@ -371,7 +371,7 @@ tn_status tni_composite_meshgrid(const void *args, tn_tensor **rets) {
 
 tn_status tni_composite_cartesian_prod(const void *args, tn_tensor **rets) {
     const tn_cartesian_prod_args *a = args;
-    tn_tensor_list grids = {NULL, 0}, flat = {NULL, 0};
+    tn_tensor_list grids = {0}, flat = {0};
     TN_TRY(check_list("cartesian_prod", a->tensors));
     for (int64_t i = 0; i < a->tensors.n; i++)
         if (a->tensors.v[i]->ndim != 1)

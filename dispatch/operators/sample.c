@@ -1,4 +1,6 @@
 /* sample.c: slopes of samples, and how often they lie between edges. */
+#include <math.h>
+
 #include <tenon/args_math.h>
 #include <tenon/ops_compare.h>
 #include <tenon/ops_create.h>
@@ -156,7 +158,7 @@ tn_status tni_composite__histogram_edges(const void *args, tn_tensor **rets) {
         if ((st = tn_tensor_item(most, &number))) goto out;
         high = number.re;
     }
-    if (!(low <= high) || !(high - low < 1e308)) {
+    if (!(low <= high) || !isfinite(high - low)) {
         st = tn_fail(TN_E_STATE, 2,
                      low > high
                          ? "torch.histogramdd: max should not exceed min, but got min %g max %g"

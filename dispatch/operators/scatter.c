@@ -1,5 +1,7 @@
 /* scatter.c: shape rules of the operators that index, sort and search. Shapes and dtypes are
  * checked here; values of indices in the kernels. The messages are PyTorch's. */
+#include <math.h>
+
 #include <tenon/args_index.h>
 #include <tenon/args_parts.h>
 #include <tenon/ops_compare.h>
@@ -464,7 +466,7 @@ tn_status tni_composite_histc(const void *args, tn_tensor **rets) {
     }
     if (s.st == TN_OK && low.re > high.re)
         s.st = tn_fail(TN_E_STATE, 2, "torch.histc: max must be larger than min");
-    else if (s.st == TN_OK && (!(low.re < high.re) || high.re - low.re > 1e308))
+    else if (s.st == TN_OK && (!(low.re < high.re) || !isfinite(high.re - low.re)))
         s.st =
             tn_fail(TN_E_STATE, 2, "torch.histc: range of [%g, %g] is not finite", low.re, high.re);
     if (tni_is_meta(&x->v)) {

@@ -29,7 +29,7 @@ static bool can_expand(const tn_program *p, const tni_pnode *n) {
 static tn_status make_sample(const tni_pvalue *v, tn_tensor **ret_tensor) {
     const tn_device device = {0, 0};
     int64_t shape[MOST_DIMS];
-    for (int32_t d = 0; d < v->ndim; d++) shape[d] = v->shape[d] == 1 ? 1 : 2;
+    for (int32_t d = 0; d < v->ndim; d++) shape[d] = 1 + (v->shape[d] != 1);
     TN_TRY(tni_tensor_new_fast(v->dtype, device, v->ndim, shape, ret_tensor));
     size_t bytes = (size_t)(*ret_tensor)->v.numel * (size_t)tn_dtype_size(v->dtype);
     memset((*ret_tensor)->v.data, 0, bytes);

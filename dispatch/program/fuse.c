@@ -345,7 +345,7 @@ static int32_t find_outputs(const builder *b, int32_t first, int32_t end, int32_
 static tn_status compile(builder *b, const tni_device *dev) {
     tni_pgroup *g = b->g;
     int32_t outputs[TNI_P_GROUP_VALUES];
-    for (int32_t i = 0; i < b->nnodes; i++)
+    for (int32_t i = 1; i < b->nnodes; i++) /* the first has none before it */
         for (int32_t k = 0; k < b->node[i].noperands; k++)
             if (b->node[i].operand[k] >= NODE) b->node[i].operand[k] += b->nvalues - NODE;
     for (int32_t i = 0; i < g->nout; i++) outputs[i] = b->nvalues + b->made[g->value[i]] - 1 - NODE;

@@ -175,6 +175,10 @@ def test_gradients_of_rms_norm_by_hand(shape: tuple[int, ...], wanted: tuple[boo
     for mine, want, asked in zip(got, (want_x, want_w), wanted, strict=True):
         if asked:
             np.testing.assert_allclose(mine.numpy(), want, rtol=1e-11, atol=1e-12)
+    for sizes, made in zip(got, ops._rms_norm_backward(
+        *(t.to("meta") for t in (grad, input)), [n], rstd.to("meta"), weight.to("meta"), *wanted
+    ), strict=True):  # fmt: skip
+        assert sizes is made is None or sizes.shape == made.shape
     for bad in (grad[..., :-1], grad[None]):
         with pytest.raises(RuntimeError, match="argument 'grad' must have shape"):
             ops._rms_norm_backward(bad, input, [n], rstd, weight, *wanted)

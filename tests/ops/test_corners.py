@@ -296,3 +296,29 @@ def test_large_bags_in_half_precision(dtype: tn.dtype) -> None:
     got.sum().backward()
     assert w.grad.dtype == dtype
     assert (w.grad[1:] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div"])
+@pytest.mark.parametrize("wide", [(3, 4), (2, 1, 4)])
+@pytest.mark.filterwarnings("ignore")
+def test_targets_of_a_shape_that_the_input_is_spread_over(name: str, wide: tuple[int, ...]) -> None:
+    x = tn.arange(4.0, dtype=tn.float64)[None].requires_grad_()
+    y = tn.rand(wide, dtype=tn.float64)
+    loss = getattr(tn.nn.functional, name)
+    got, want = (loss(a, b) for a, b in ((x, y), (x.expand(wide), y)))
+    assert got.item() == pytest.approx(want.item(), rel=1e-12)
+    [one], [other] = (tn.autograd.grad(r, [x]) for r in (got, want))
+    np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12)
+
+
+def test_bins_of_the_widest_ranges() -> None:
+    x = tn.tensor([0.0, 0.25e308, 1.5e308], dtype=tn.float64)
+    hist, edges = tn.histogram(x, 2, range=(0.0, 1.5e308))
+    assert hist.tolist() == [2, 1] and edges.tolist() == [0.0, 0.75e308, 1.5e308]
+    assert tn.histogram(x, 2).hist.tolist() == [2, 1]
+    assert tn.histc(x, 1, 0, 1.5e308).tolist() == [3]
+    for refused in (
+        lambda: tn.histogram(x, 2, range=(-1e308, 1e308)), lambda: tn.histc(x, 2, -1e308, 1e308)
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match="is not finite"):
+            refused()

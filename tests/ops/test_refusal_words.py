@@ -75,6 +75,10 @@ SHAPES: list[Refusal] = [
     (V, "torch.cat(): expected a non-empty list of Tensors", lambda: tn.cat([])),
     (R, "stack expects a non-empty TensorList", lambda: tn.stack([])),
     (R, "Expect a 1D vector", lambda: tn.cartesian_prod(f, v)),
+    (R, "expects all tensors to have the same dtype", lambda: tn.cartesian_prod(v, at)),
+    *((R, "boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries",
+       lambda edges=edges, x=x: tn.searchsorted(edges, x))
+      for edges, x in ((f[:2], f), (f, v), (cube, tn.ones(2, 1, 4)), (n0, n0))),
     (R, "Expect a 1D vector", lambda: tn.combinations(f)),
     (R, "Expect a non-negative number, but got -1", lambda: tn.combinations(v, -1)),
     (R, "Trying to create tensor with negative dimension -6", lambda: f.repeat(-2, 1)),

@@ -146,3 +146,22 @@ def test_host_memory_of_a_device_with_a_queue(folder: Path, tmp_path: Path) -> N
     cases.add(tmp_path, "late", source, "-std=c11", "-Wall", "-Wextra", "-Werror")
     folders = Path(f"{tmp_path}:{folder}")
     script(folders, READ_BY_THE_HOST)
+
+
+def test_gradients_that_nothing_came_to_are_of_the_output_s_device(folder: Path) -> None:
+    text = """
+class Both(tn.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, g, h):
+        assert g.device == h.device == tn.device("sim:1") and h.tolist() == [0, 0]
+        return g + h
+
+x = tn.ones(2, device="sim:1", requires_grad=True)
+Both.apply(x)[0].sum().backward()
+assert x.grad.tolist() == [1, 1]
+"""
+    script(folder, text)

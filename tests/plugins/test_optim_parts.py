@@ -102,3 +102,26 @@ for kind in ("NAdam", "RMSprop"):
 """,
         LEVEL=level,
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_rate_of_the_device_is_not_kept(folder: Path, dtype: str) -> None:
+    """One of another dtype than steps read it in is converted for each of them."""
+    script(
+        folder,
+        f"""
+import gc
+w = tn.ones(3, device="sim").requires_grad_()
+w.grad = tn.ones_like(w)
+tn.sim.synchronize()
+before = tn.sim.memory_allocated()
+opt = tn.optim.SGD([w], lr=tn.tensor(0.125, device="sim", dtype=tn.{dtype}), fused=True)
+for _ in range(3):
+    opt.step()
+assert w.tolist() == [0.625] * 3
+del opt
+gc.collect()
+assert tn.sim.memory_allocated() == before
+""",
+        cache=0,
+    )

@@ -211,6 +211,8 @@ CALLS: list[Refusal] = [
     *((R, "Expected floating point type for target with class probabilities, got Long",
        lambda size=size: F.cross_entropy(tn.ones(size), tn.zeros(size, dtype=tn.int64)))
       for size in ((2, 3), (2, 3, 2))),
+    (R, "0D or 1D target tensor expected, multi-target not supported",
+     lambda: F.cross_entropy(tn.ones(3, 5), tn.ones(3, 4, dtype=tn.int64))),
     (V, "For 1D input, 1D target must have size 1, but got target size: 3",
      lambda: F.nll_loss(v, at)),
     *((R, "Expected non-empty vector or matrix with optional 0-dim batch size, but got: [2, 0]",
