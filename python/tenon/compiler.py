@@ -8,10 +8,13 @@ on has changed. A backend that is a function gets an fx.GraphModule with example
 from __future__ import annotations
 
 import functools
+import re
 import threading
+import traceback
 import types
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tenon._C import _quick_call, _quick_stop, _QuickFunction
@@ -411,11 +414,28 @@ def cudagraph_mark_step_begin() -> None:
     """Says that a step begins: no memory is shared between steps here."""
 
 
+@dataclass
+class GraphCompileReason:
+    """Why a graph ends, and where in the program."""
+
+    reason: str
+    user_stack: list[traceback.FrameSummary]
+    graph_break: bool = True
+
+    @classmethod
+    def of(cls, told: str) -> GraphCompileReason:
+        """From a text that may hold a place: `FILE:LINE, in FUNCTION`, or as tracebacks have it."""
+        place = re.search(r'(?: at |File ")(\S[^"\n]*?)(?::|", line )(\d+), in (\S+)', told)
+        found = [traceback.FrameSummary(place[1], int(place[2]), place[3])] if place else []
+        return cls(told, found)
+
+
 class Explanation:
     """What became of a call: graphs, and why parts of it run as Python."""
 
     def __init__(self, report: Any) -> None:
-        self.graphs, self.break_reasons = report.graphs, report.breaks
+        self.graphs = report.graphs
+        self.break_reasons = [GraphCompileReason.of(told) for told in report.breaks]
         self.graph_count, self.graph_break_count = len(report.graphs), len(report.breaks)
         self.op_count = report.op_count
         self.ops_per_graph = [
@@ -426,9 +446,14 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"Graph Count: {self.graph_count}", f"Graph Break Count: {self.graph_break_count}"]
-        lines.append(f"Op Count: {self.op_count}")
-        lines += [f"  runs as {f}" for f in self.fused]
-        return "\n".join(lines + [f"  runs as Python: {r}" for r in self.break_reasons])
+        lines += [f"Op Count: {self.op_count}", "Break Reasons:"]
+        for i, broke in enumerate(self.break_reasons, 1):
+            lines += [f"  Break Reason {i}:", f"    Reason: {broke.reason}", "    User Stack:"]
+            lines += [f"      {frame}" for frame in broke.user_stack]
+        lines.append("Ops per Graph:")
+        for i, ops in enumerate(self.ops_per_graph, 1):
+            lines += [f"  Ops {i}:", *(f"    {op}" for op in ops)]
+        return "\n".join([*lines, *(f"  runs as {f}" for f in self.fused)]) + "\n"
 
 
 def explain(fn: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:

@@ -31,6 +31,7 @@ from tenon._program import (
     Program,
     foreign,
     jit_names,
+    methods,
     script_file,
 )
 from tenon._program import note as _notes
@@ -141,10 +142,11 @@ class _Runs:
     _origin: Origin | None
     _scripted: _Scripted | None
     _differentiable: Callable[..., Any] | None  # what was traced, if it has gradients of its own
+    _methods: tuple[str, ...]  # those that were traced beside forward
 
     def _adopt(self, program: Program, note: dict[str, Any]) -> None:
         self.__dict__["program"] = program
-        self.__dict__.update(_origin=None, _scripted=None, _differentiable=None)
+        self.__dict__.update(_origin=None, _scripted=None, _differentiable=None, _methods=())
         self.__dict__["_inputs"] = Layout.load(note["inputs"])
         self.__dict__["_outputs"] = Layout.load(note["outputs"])
         counts = len(self._inputs.tensors), len(self._outputs.tensors)
@@ -279,6 +281,10 @@ class _Runs:
     def code(self) -> str:
         return str(self.program)
 
+    def graph_for(self, *args: Any, **kwargs: Any) -> Program:
+        """The program, which is the same for all arguments."""
+        return self.program
+
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         save(self, f, _extra_files)
 
@@ -286,6 +292,7 @@ class _Runs:
         return _saved(self, _extra_files)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        methods.refuse_several(self, "copy.deepcopy")
         made = _of_program(_program.load(self.program.to_bytes()), type(self))
         memo[id(self)] = made
         return made.train(self.training) if isinstance(made, ScriptModule) else made
@@ -415,8 +422,7 @@ def trace(
     kwargs = example_kwarg_inputs or {}
     own_gradients = foreign.state.gradients
     recording, origin = Recording(func, args, kwargs), None
-    if not recording.outputs.tensors:
-        raise RuntimeError("a trace needs a tensor among its outputs")
+    methods.check_results(recording.outputs, strict)
     own_gradients -= foreign.state.gradients
     first, constants = str(recording.program), constants_of(recording.program)
     count, where = recording.program.reads
@@ -478,7 +484,10 @@ def _wrap(func: Any, recording: Recording) -> Any:
         extra={},
     )
     recording.program.note = note
-    return _of_program(recording.program, TopLevelTracedModule)
+    made = _of_program(recording.program, TopLevelTracedModule)
+    if is_module:
+        methods.keep_parts(made, func, lambda part: isinstance(part, _ScriptedModule))
+    return made
 
 
 def _of_program(program: Program, kind_of_module: type[ScriptModule] = ScriptModule) -> Any:
@@ -497,9 +506,9 @@ def _of_program(program: Program, kind_of_module: type[ScriptModule] = ScriptMod
 
 
 def trace_module(mod: Module, inputs: dict[str, Any], **options: Any) -> Any:
-    """trace of a module's forward; other methods cannot be traced."""
+    """trace of a module's methods, by name, each with its inputs. A file holds forward alone."""
     if set(inputs) != {"forward"}:
-        raise NotImplementedError("trace_module: only 'forward' can be traced")
+        return methods.trace_each(trace, mod, inputs, **options)
     return trace(mod, inputs["forward"], **options)
 
 
@@ -513,6 +522,7 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         k: v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v
         for k, v in (_extra_files or {}).items()
     }
+    methods.refuse_several(m, "jit.save")
     if isinstance(m, (_Script, _ScriptedModule)):
         program, note = script_file.program_of(m, m.original_name)
     elif not isinstance(m, _Runs):
@@ -775,7 +785,7 @@ def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-_script_if_tracing = script_if_tracing
+_script_if_tracing, _fork, _wait = script_if_tracing, fork, wait
 
 
 def __getattr__(name: str) -> Any:

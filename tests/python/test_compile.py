@@ -222,9 +222,9 @@ def test_python_that_matters_runs_each_time() -> None:
     assert len(seen) == 6 and counts["calls"] == 6
     report = dynamo.explain(branch)(tn.ones(2))
     assert (report.graph_count, report.graph_break_count) == (2, 1)
-    assert "test_compile.py" in report.break_reasons[0]
+    assert "test_compile.py" in report.break_reasons[0].reason
     report = dynamo.explain(listed)(tn.ones(2))
-    assert report.graph_count == 0 and "test_compile.py" in report.break_reasons[0]
+    assert report.graph_count == 0 and "test_compile.py" in report.break_reasons[0].reason
     with pytest.raises(dynamo.exc.Unsupported if hasattr(dynamo, "exc") else RuntimeError,
                        match="no graph"):  # fmt: skip
         tn.compile(branch, backend=Counted(), fullgraph=True)(tn.ones(2))

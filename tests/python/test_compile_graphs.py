@@ -124,7 +124,16 @@ def test_a_branch_on_data() -> None:
     report = dynamo.explain(fn)(up)
     assert (report.graph_count, report.graph_break_count) == (2, 1)
     assert [len(ops) for ops in report.ops_per_graph] == [3, 1] and report.op_count == 4
-    assert "test_compile_graphs.py" in report.break_reasons[0]
+    (told,) = report.break_reasons
+    assert "test_compile_graphs.py" in told.reason and told.graph_break
+    (frame,) = told.user_stack
+    assert (frame.filename, frame.name) == (__file__, "fn") and frame.line == "if y.sum() > 0:"
+    lines = str(report).splitlines()
+    assert lines[:6] == [
+        "Graph Count: 2", "Graph Break Count: 1", "Op Count: 4", "Break Reasons:",
+        "  Break Reason 1:", f"    Reason: {told.reason.splitlines()[0]}",
+    ]  # fmt: skip
+    assert lines.index("Ops per Graph:") < lines.index("  Ops 2:")
 
 
 def test_gradients_through_a_branch() -> None:

@@ -106,7 +106,10 @@ def test_structures() -> None:
         return {"sum": x * scale + other["y"], "rest": (x, [scale, None])}
 
     x, y = tn.randn(3), tn.randn(3)
-    traced = jit.trace(fn, (x, 3.0), example_kwarg_inputs={"other": {"y": y}})
+    given = {"other": {"y": y}}
+    with pytest.raises(RuntimeError, match="Encountering a dict at the output of the tracer"):
+        jit.trace(fn, (x, 3.0), example_kwarg_inputs=given)
+    traced = jit.trace(fn, (x, 3.0), example_kwarg_inputs=given, strict=False)
     out = traced(y, 3.0, other={"y": x})
     assert tn.equal(out["sum"], y * 3.0 + x) and out["rest"][1] == [3.0, None]
     assert tn.equal(out["rest"][0], y)

@@ -99,6 +99,78 @@ def traced_modules(t: Any) -> Any:
     ]  # fmt: skip
 
 
+def traced_methods(t: Any) -> Any:
+    """Several methods of one module, on its own weights, in place of which others come."""
+
+    class Net(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = t.nn.Parameter(t.arange(3.0))
+            self.register_buffer("calls", t.zeros(()))
+
+        def forward(self, x: Any) -> Any:
+            return x * self.w
+
+        def sums(self, x: Any, k: Any) -> Any:
+            self.calls.add_(k.sum())
+            return (x + self.w).sum() * k
+
+    net, x, k = Net(), t.ones(3), t.full((2,), 2.0)
+    how = {"check_trace": False}
+    made = t.jit.trace_module(net, {"forward": x, "sums": (x, k)}, **how)
+    one = t.jit.trace_module(net, {"sums": (x, k)}, **how)
+    said = [made(x).tolist(), made.sums(x, k + 1).tolist(), made.forward(x).tolist()]
+    with t.no_grad():
+        net.w.add_(1)
+        net.calls.zero_()
+    said += [made(x).tolist(), made.sums(x, k).tolist(), one.sums(x, k).tolist()]
+    said += [list(made.state_dict()), made.calls.item(), net.calls.item(), refused(one, x)]
+    one.sums(x, k).sum().backward()
+    return [*said, net.w.grad.tolist()]
+
+
+def traced_through_a_script(t: Any) -> Any:
+    """It stays a part, whose both sides later calls take."""
+
+    class Gate(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = t.nn.Parameter(t.full((2,), 3.0))
+
+        def forward(self, x):  # noqa: ANN001, ANN202
+            return x * self.w if x.sum() > 0 else -x
+
+    class Cell(t.nn.Module):
+        def __init__(self, gate: Any) -> None:
+            super().__init__()
+            self.gate = gate
+
+        def forward(self, x: Any) -> Any:
+            return self.gate(x) + 1
+
+    made = t.jit.trace(Cell(t.jit.script(Gate())), t.ones(2))
+    part = made.gate
+    return [
+        made(x).tolist() for x in (t.ones(2), -t.ones(2))
+    ] + [part(-t.ones(2)).tolist(), "if" in part.code, list(made.state_dict())]  # fmt: skip
+
+
+def containers_of_traces(t: Any) -> Any:
+    """Lists of results are warned of, dicts refused, unless they are asked for."""
+    x, said = t.ones(2), []
+    for fn in (
+        lambda x: [x, x + 1], lambda x: {"a": x}, lambda x: (x, {"a": x}), lambda x: (x, x), lambda
+        x: 3, lambda x: None, lambda x: (x, [x]),
+    ):  # fmt: skip
+        for strict in (True, False):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                said.append(refused(t.jit.trace, fn, (x,), None, True, None, 1e-5, strict))
+            words = [w for w in caught if w.category.__name__ == "TracerWarning"]
+            said.append(sorted({str(w.message).partition(", this")[0] for w in words}))
+    return said
+
+
 def traced_functions(t: Any) -> Any:
     def f(x: Any, y: Any) -> Any:
         return x + y, (x - y, [x * y])
@@ -449,6 +521,7 @@ PROGRAMS = {
     fn.__name__: fn
     for fn in (
         futures, scripts_are_functions, scripted_modules, traced_modules, traced_functions,
+        traced_methods, traced_through_a_script, containers_of_traces,
         words_of_scripts, marks_of_scripts, exported_programs,
         parameters_that_are_not_trained, exported_files, free_sizes,
         frozen_scripts, not_in_scripts, texts_as_scripts, trees_of_exports, hints_of_sizes,

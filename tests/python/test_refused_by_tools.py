@@ -177,7 +177,7 @@ SHARED: dict[str, tuple[str, Call]] = {
     ),
     "a module's signature": ("__signature__", lambda t: t.nn.Linear.__signature__),
     "a trace of a number": (
-        "a trace needs a tensor among its outputs",
+        "Only tensors, lists, tuples of tensors, or dictionary of tensors can be output from",
         lambda t: t.jit.trace(lambda x: 3, t.ones(2)),
     ),
     "a share of no time": (

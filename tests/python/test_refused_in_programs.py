@@ -241,9 +241,10 @@ PROGRAMS: dict[str, tuple[str, Call]] = {
         signature("def f(x: dict) -> lib.Tensor: ..."),
     ),
     "method that is traced": (
-        "only 'forward' can be traced",
+        "'Linear' object has no attribute 'backwards'",
         lambda t: part(t, "jit").trace_module(t.nn.Linear(1, 1), {"backwards": t.ones(1)}),
     ),
+    "forward that was not traced": ("no attribute 'forward'", lambda t: of_two(t)(t.ones(1))),
     "nothing behind an optional": (
         "Unwrapping null optional",
         lambda t: part(t, "jit")._unwrap_optional(None),
@@ -268,6 +269,14 @@ PROGRAMS: dict[str, tuple[str, Call]] = {
         lambda t: pickle.dumps(part(t, "jit").script(clipped)),
     ),
 }
+
+
+def of_two(lib: Any) -> Any:
+    lib.nn.Linear.twice = lambda self, x: x * 2 + self.bias
+    try:
+        return part(lib, "jit").trace_module(lib.nn.Linear(1, 1), {"twice": lib.ones(1)})
+    finally:
+        del lib.nn.Linear.twice
 
 
 def clipped(x):  # type: ignore[no-untyped-def]
