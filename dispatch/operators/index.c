@@ -36,8 +36,7 @@ static tn_status index_vector(const char *op, const tn_view *index) {
 static tn_status indexed_shape(const tn_infer *inf, const tn_view *v, tn_views indices,
                                int64_t first, tn_ints dims, int32_t *ret_ndim, int64_t *shape) {
     int32_t n = 0;
-    if (indices.n < 1 || dims.n != indices.n || first < 0 || first > v->ndim ||
-        indices.n > v->ndim - first)
+    if (indices.n < 1 || dims.n != indices.n || first < 0 || indices.n > v->ndim - first)
         return tn_fail(TN_E_INDEX, 1, "%lld indices from dimension %lld on do not fit %s",
                        (long long)indices.n, (long long)first, tni_shape_text_of(v));
     const tn_view *index = indices.v[0];

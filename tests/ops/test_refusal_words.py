@@ -76,6 +76,19 @@ SHAPES: list[Refusal] = [
     (R, "stack expects a non-empty TensorList", lambda: tn.stack([])),
     (R, "Expect a 1D vector", lambda: tn.cartesian_prod(f, v)),
     (R, "expects all tensors to have the same dtype", lambda: tn.cartesian_prod(v, at)),
+    (R, "cannot do hardtanh on an unsigned type with negative limits",
+     lambda: F.hardtanh(at.to(tn.uint8), -1, 1)),
+    (R, "number of dimensions (1) for an operand with an ellipsis",
+     lambda: tn.einsum("ij...->i", v)),
+    *((R, "tensor [3] and src [2] to have the same number of elements",
+       lambda product=product: product(v, v[:2])) for product in (tn.dot, tn.vdot)),
+    *((R, "(): Bad in-place call: input tensor size [1] and output tensor size [3",
+       lambda name=name, x=x: getattr(tn.ones(1), name)(f, x))
+      for name, x in (("addmm_", f), ("addmv_", v))),
+    *((X, f"{n} indices from dimension {first} on do not fit [3, 3]",
+       lambda n=n, first=first, dims=dims: ops._index(f, [at] * n, first, dims))
+      for n, first, dims in ((1, 3, [0]), (1, 4, [0]), (1, -1, [0]), (1, 0, [0, 1]), (3, 0, [0, 1, 2]),
+                             (0, 0, []))),
     *((R, "boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries",
        lambda edges=edges, x=x: tn.searchsorted(edges, x))
       for edges, x in ((f[:2], f), (f, v), (cube, tn.ones(2, 1, 4)), (n0, n0))),
@@ -223,6 +236,19 @@ SIGNALS: list[Refusal] = [
     (R, "hann_window expects floating point dtypes", lambda: tn.hann_window(3, dtype=tn.int64)),
 ]  # fmt: skip
 SPARSE: list[Refusal] = [
+    (E, "a strided tensor keeps no values apart", lambda: ops._sparse_values(f)),
+    *((V, f"there is no layout {layout} of these components",
+       lambda layout=layout: ops._sparse_make(
+           coo._indices(), None, coo._values(), [3, 3], layout, True))
+      for layout in (-1, 0, 2, 99)),
+    (V, "there is no layout 1 of these components",
+     lambda: ops._sparse_make(
+         csr.col_indices(), csr.crow_indices(), csr.values(), [3, 3], 1, False)),
+    (R, "expected both of one dtype, got Float and Double",
+     lambda: ops._spmm(csr.col_indices(), csr.crow_indices(), csr.values(), f.double())),
+    *((N, f"{name}(): argument 'input' has layout {words}, which this operator does not take",
+       lambda name=name, x=x: getattr(tn, name)(x))
+      for name, words, x in (("sort", "sparse_coo", coo), ("median", "sparse_csr", csr))),
     (R, "_coalesced_ expected sparse coordinate tensor layout but got Strided",
      lambda: f._coalesced_(True)),
     (R, "coalesce expected sparse coordinate tensor layout", lambda: csr.coalesce()),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from threading import Lock
@@ -166,3 +169,23 @@ def test_warnings_point_at_the_program(words: str, call: Callable[[], Any]) -> N
         call()
     found = [w.filename for w in told if words in str(w.message)]
     assert found == [__file__], [(str(w.message), w.filename) for w in told]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        ("TENON_RNG", "what", "philox, torch, mt19937"),
+        ("TENON_CHECK", "yes", "0, 1"),
+        ("TENON_CPU_ISA", "what", "baseline, avx2, avx512"),
+    ],
+)
+def test_a_setting_of_an_unknown_word_is_named_and_ignored(
+    setting: str, value: str, words: str
+) -> None:
+    program = "import tenon as tn; tn.manual_seed(0); print(tn.rand(3).tolist())"
+    plain, told = (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,
+                       env={**os.environ, setting: given}) for given in ("", value)
+    )  # fmt: skip
+    assert told.stdout == plain.stdout and "Warning" not in plain.stderr
+    assert f"{setting} is '{value}', none of {words}; ignored" in told.stderr
