@@ -464,9 +464,12 @@ tn_status tni_composite_repeat_interleave(const void *args, tn_tensor **rets) {
     if (!a->dim.has && (st = tn_reshape(x, TN_INTS(-1), &flat))) goto out;
     if (flat) x = flat;
     if (a->dim.has && (st = tni_wrap_dim(a->dim.value, x->v.ndim, &dim))) goto out;
-    if (x->v.ndim == 0 && (st = tn_reshape(x, TN_INTS(1), &flat))) goto out;
-    if (flat) x = flat;
     int32_t n = x->v.ndim;
+    if (n == 0) {
+        st = tn_fail(TN_E_INDEX, 2,
+                     "Dimension out of range (expected to be in range of [-1, 0], but got 1)");
+        goto out;
+    }
     for (int32_t d = 0; d < n; d++) {
         shape[d] = x->v.shape[d];
         wide[d <= dim ? d : d + 1] = shape[d];

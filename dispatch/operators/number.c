@@ -34,26 +34,48 @@ tn_status tni_composite_float_power(const void *args, tn_tensor **rets) {
     return scope_finish(&s, scope_binary(&s, tn_pow, x, y), rets);
 }
 
-/* The power has the dtype of the result: an integer exponent does not widen a half. */
+/* x * 2^n for whole n, by three factors that are numbers of double where their product is not: 0 stays
+ * 0, and a result that is a number of x's dtype is found however large 2^n is. */
+static tn_tensor *shifted(tni_scope *s, const tn_view *v, const tn_view *n, int32_t dtype) {
+    const double beyond = 2400.0; /* moves the least number of double beyond the largest one */
+    tn_tensor *x = scope_convert(s, tni_t(v), TN_F64), *by = scope_convert(s, tni_t(n), TN_F64);
+    by = SCOPE(s, tn_clamp(by, tn_scalar_float(-beyond), tn_scalar_float(beyond), scope_slot(s)));
+    tn_tensor *third = scope_unary(s, tn_floor, scope_mul_number(s, by, 1.0 / 3.0));
+    tn_tensor *factor = scope_unary(s, tn_exp2, third);
+    tn_tensor *rest = scope_unary(s, tn_exp2, scope_sub(s, by, scope_mul_number(s, third, 2.0)));
+    x = scope_mul(s, scope_mul(s, scope_mul(s, x, factor), factor), rest);
+    return scope_convert(s, x, dtype);
+}
+
+/* The power has the dtype of the exponent: a half's may be infinite where the product is not. */
+static tn_tensor *times_power(tni_scope *s, const tn_view *x, const tn_view *n, int32_t dtype) {
+    tn_tensor *power;
+    if (complex_view(n)) {
+        tn_tensor *wide = widened(s, n, TN_C128);
+        power = SCOPE(s, tn_pow_scalar(tn_scalar_float(2.0), wide, scope_slot(s)));
+    } else {
+        power = scope_unary(s, tn_exp2, widened(s, n, TN_F64));
+        if (tn_dtype_category(tn_view_dtype(n)) == TN_CAT_FLOAT)
+            power = scope_convert(s, power, tn_view_dtype(n));
+    }
+    int32_t within = tn_dtype_size(dtype) == 2 ? TN_F32 : dtype;
+    tn_tensor *factor = scope_convert(s, power, within), *base = tni_t(x);
+    if (within != dtype) base = scope_convert(s, base, within);
+    return scope_convert(s, scope_mul(s, base, factor), dtype);
+}
+
 tn_status tni_composite_ldexp(const void *args, tn_tensor **rets) {
     const tn_ldexp_args *a = args;
     tni_scope s = {0};
-    tn_tensor *both[] = {tni_t(a->input), tni_t(a->other)}, *power = NULL;
+    tn_tensor *both[] = {tni_t(a->input), tni_t(a->other)};
     int32_t dtype = tni_result_dtype(both, 2);
     if (dtype == TN_NO_DTYPE) return tni_fail_promotions(both, 2);
     if (tn_dtype_category(dtype) < TN_CAT_FLOAT) dtype = tn_dtype_default();
-    /* Whole powers of two are numbers of float, or beyond them, as they are in double. */
     bool whole = tn_dtype_category(tn_view_dtype(a->other)) <= TN_CAT_INT;
-    int32_t wide = whole && tn_dtype_size(dtype) <= 4 ? TN_F32 : TN_F64;
-    tn_tensor *exponent = widened(&s, a->other, complex_view(a->other) ? TN_C128 : wide);
-    if (s.st == TN_OK) {
-        tn_status st = complex_view(a->other)
-                           ? tn_pow_scalar(tn_scalar_float(2.0), exponent, &power)
-                           : tn_exp2(exponent, &power);
-        power = scope_take(&s, st, power);
-    }
-    tn_tensor *factor = scope_convert(&s, power, dtype);
-    return scope_finish(&s, scope_mul(&s, tni_t(a->input), factor), rets);
+    bool shifts = whole && tn_dtype_category(dtype) == TN_CAT_FLOAT;
+    tn_tensor *r = shifts ? shifted(&s, a->input, a->other, dtype)
+                          : times_power(&s, a->input, a->other, dtype);
+    return scope_finish(&s, r, rets);
 }
 
 tn_status tni_composite_frexp(const void *args, tn_tensor **rets) {

@@ -533,7 +533,10 @@ tn_status tni_composite_repeat_interleave_tensor(const void *args, tn_tensor **r
     tn_tensor *x = tni_t(a->input), *repeats = tni_t(a->repeats);
     int64_t dim = 0;
     tni_scope s = {0};
-    if (!a->dim.has || x->v.ndim == 0) x = scope_reshape(&s, x, TN_INTS(-1));
+    if (a->dim.has && x->v.ndim == 0)
+        return tn_fail(TN_E_INDEX, 2, "Dimension specified as %lld but tensor has no dimensions",
+                       (long long)a->dim.value);
+    if (!a->dim.has) x = scope_reshape(&s, x, TN_INTS(-1));
     if (s.st == TN_OK && a->dim.has) s.st = tni_wrap_dim(a->dim.value, x->v.ndim, &dim);
     int64_t size = s.st == TN_OK ? x->v.shape[dim] : 0;
     if (repeats->v.numel == 1) repeats = scope_expand(&s, repeats, tn_ints_of(&size, 1));

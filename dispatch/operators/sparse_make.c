@@ -101,30 +101,36 @@ static tn_status fail_layout(const char *name, const char *expected, const tn_vi
                    spelt(tni_t(v)));
 }
 
+/* PyTorch has these operators for sparse tensors alone. */
+static tn_status fail_backend(const char *name, const tn_view *v) {
+    bool strided = tn_tensor_layout(tni_t(v)) == TN_LAYOUT_STRIDED;
+    return tn_fail(TN_E_UNSUPPORTED, 0,
+                   "Could not run 'aten::%s' with arguments from the '%sCPU' backend.", name,
+                   strided ? "" : spelt(tni_t(v)));
+}
+
 static tn_status fail_uncoalesced(const char *what) {
     return tn_fail(TN_E_STATE, 0,
                    "Cannot get %s on an uncoalesced tensor, please call .coalesce() first", what);
 }
 
-static tn_status coo_index(const char *name, const tn_view *v, tn_tensor **rets) {
-    if (tn_tensor_layout(tni_t(v)) != TN_LAYOUT_COO) return fail_layout(name, "coordinate ", v);
-    return tni_detach(tni_sparse_of(tni_t(v))->index, rets);
-}
-
 tn_status tni_composite__indices(const void *args, tn_tensor **rets) {
-    return coo_index("_indices", ((const tn__indices_args *)args)->input, rets);
+    const tn_view *v = ((const tn__indices_args *)args)->input;
+    if (tn_tensor_layout(tni_t(v)) != TN_LAYOUT_COO) return fail_backend("_indices", v);
+    return tni_detach(tni_sparse_of(tni_t(v))->index, rets);
 }
 
 tn_status tni_composite_indices(const void *args, tn_tensor **rets) {
     const tn_view *v = ((const tn_indices_args *)args)->input;
-    if (tn_tensor_layout(tni_t(v)) == TN_LAYOUT_COO && !tni_sparse_of(tni_t(v))->coalesced)
-        return fail_uncoalesced("indices");
-    return coo_index("indices", v, rets);
+    if (tn_tensor_layout(tni_t(v)) != TN_LAYOUT_COO)
+        return fail_layout("indices", "coordinate ", v);
+    if (!tni_sparse_of(tni_t(v))->coalesced) return fail_uncoalesced("indices");
+    return tni_detach(tni_sparse_of(tni_t(v))->index, rets);
 }
 
 tn_status tni_composite__values(const void *args, tn_tensor **rets) {
     const tn_view *v = ((const tn__values_args *)args)->input;
-    if (!tni_is_sparse(tni_t(v))) return fail_layout("_values", "", v);
+    if (!tni_is_sparse(tni_t(v))) return fail_backend("_values", v);
     return tni_detach(tni_sparse_of(tni_t(v))->values, rets);
 }
 
@@ -168,8 +174,7 @@ tn_status tni_composite_row_indices(const void *args, tn_tensor **rets) {
 tn_status tni_composite__coalesced_(const void *args, tn_tensor **rets) {
     const tn__coalesced__args *a = args;
     tn_tensor *t = tni_t(a->self);
-    if (tn_tensor_layout(t) != TN_LAYOUT_COO)
-        return fail_layout("_coalesced_", "coordinate ", &t->v);
+    if (tn_tensor_layout(t) != TN_LAYOUT_COO) return fail_backend("_coalesced_", &t->v);
     ((tni_sparse *)t->storage->ctx)->coalesced = a->coalesced != 0;
     *rets = tn_tensor_ref(t);
     return TN_OK;

@@ -58,6 +58,7 @@ class Formula:
         self.op, self.ops, self.names = op, ops, names
         self.lines: list[str] = []
         self.temps = 0
+        self.made: dict[tuple[str, ...], list[str]] = {}  # what calls of several results made
         self.boxes = 0
         self.indent = 1
         self.used: set[str] = set()  # names read as tensors
@@ -294,10 +295,12 @@ class Formula:
     def branch(self, e: ast.expr) -> tuple[Value, list[str]]:
         """Compiles e aside; returns its value and its lines, indented one level deeper."""
         saved, self.lines = self.lines, []
+        before, self.made = self.made, dict(self.made)
         self.indent += 1
         v = self.value(e)
         self.indent -= 1
         lines, self.lines = self.lines, saved
+        self.made = before
         return v, lines
 
     def finish_branch(self, t: str, v: Value, lines: list[str]) -> None:
@@ -339,9 +342,14 @@ class Formula:
         c = [
             self.convert(chosen[p.name] if p.name in chosen else self.default(p), p) for p in params
         ]
+        inputs = (name, *c)
+        if pick is not None and inputs in self.made:
+            return Value("tensor", self.made[inputs][pick], False)
         made = [self.temp() for _ in range(len(op.outs) if several else 1)]
         self.call(f"tn_{name}({', '.join([*c, *('&' + t for t in made)])})")
-        return Value("tensor", made[pick or 0], True)
+        if several:
+            self.made[inputs] = made
+        return Value("tensor", made[pick or 0], not several)
 
     # -- whole functions -----------------------------------------------------------------------
 

@@ -267,6 +267,50 @@ def test_det_of_singular_matrices_has_gradients() -> None:
     near(x.grad, minors)
 
 
+def cofactors(a: np.ndarray) -> np.ndarray:
+    """The derivative of the determinant of a 3 by 3 matrix, without a division."""
+    rows = np.roll(a, -1, 0), np.roll(a, -2, 0)
+    return np.cross(*rows, axis=1)
+
+
+SINGULAR = [
+    [[2.0, 0, 0], [0, 0, 0], [0, 0, 3]],
+    [[1.0, 2, 3], [2, 4, 6], [1, 1, 1]],
+    [[1.0, 2, 3], [1, 2, 3], [1, 2, 3]],  # of rank 1
+    [[0.0, 0, 0], [0, 0, 0], [0, 0, 0]],
+    [[1.0, 2, 3], [4, 5, 6], [7, 8, 9 + 1e-9]],
+    [[2.0, 1, 0], [1, 3, 1], [0, 1, 4]],  # with an inverse
+]
+
+
+@pytest.mark.parametrize("turned", [1.0, np.exp(0.7j)])
+def test_det_of_singular_matrices_has_second_derivatives(turned: complex) -> None:
+    """Cofactors of 3 by 3 matrices are of the second degree, so that differences are exact."""
+    a = np.array(SINGULAR) * turned
+    weights = np.sin(np.arange(9.0) + 1).reshape(3, 3) * turned.conjugate() ** 2
+    x = tn.from_numpy(a).requires_grad_()
+    y = tn.det(x)
+    (first,) = tn.autograd.grad(y, x, tn.ones_like(y), create_graph=True)
+    np.testing.assert_allclose(first.detach().numpy(), [cofactors(m).conj() for m in a], atol=1e-9)
+    scaled = first * tn.from_numpy(np.broadcast_to(weights, a.shape).copy()).conj()
+    (second,) = tn.autograd.grad((scaled.real if scaled.is_complex() else scaled).sum(), x)
+    want = np.zeros_like(a)
+    for i, r, c in np.ndindex(a.shape):
+        step = np.zeros((3, 3))
+        step[r, c] = 1
+        change = (cofactors(a[i] + step) - cofactors(a[i] - step)) / 2
+        want[i, r, c] = (change * weights).sum().conj()
+    np.testing.assert_allclose(second.numpy(), want, atol=1e-9)
+
+
+def test_the_second_derivative_of_det_of_one_number_is_zero() -> None:
+    x = tn.tensor([[0.0]], dtype=tn.float64, requires_grad=True)
+    (first,) = tn.autograd.grad(tn.det(x), x, create_graph=True)
+    (second,) = tn.autograd.grad(first.sum(), x)
+    near(first, [[1]])
+    near(second, [[0]])
+
+
 def bad(position: int) -> tn.Tensor:
     """Three matrices, one of them without an inverse."""
     x = tn.eye(2).repeat(3, 1, 1)

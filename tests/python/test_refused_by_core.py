@@ -189,6 +189,7 @@ E, R, V, N = TypeError, RuntimeError, ValueError, NotImplementedError
 ops = tn._C._ops
 F = tn.nn.functional
 w = tn.ones(2, 3)
+asks = tn.ones(2, requires_grad=True)
 
 
 def nested(call: Callable[[], Any]) -> None:
@@ -330,7 +331,14 @@ OWN: list[Refusal] = [
      lambda: F.group_norm(tn.ones(2, 4, dtype=tn.bfloat16), 2, tn.ones(4, dtype=tn.float16))),
     (BufferError, "the tensor requires a gradient; use tensor.detach()",
      lambda: memoryview(tn.ones(2, requires_grad=True))),
-    (E, "roots must be Tensors, not <class 'int'>", lambda: tn.autograd.backward([3])),
+    (AssertionError, "Expected output to be a torch.Tensor", lambda: tn.autograd.backward([3])),
+    (AssertionError, "Expected output to be a torch.Tensor", lambda: tn.autograd.grad([3], asks)),
+    (R, "all inputs have to be Tensors or GradientEdges, but got int",
+     lambda: tn.autograd.grad(asks.sum(), [3])),
+    (R, "all inputs have to be Tensors or GradientEdges, but got str",
+     lambda: tn.autograd.backward(asks.sum(), inputs=["w"])),
+    (E, "gradients can be either Tensors or None, but got int",
+     lambda: tn.autograd.grad(asks.sum(), asks, [3])),
     (R, "got 1 tensors and 2 gradients",
      lambda: tn.autograd.backward([tn.ones(2, requires_grad=True)], [w[0, :2]] * 2)),
     (E, "queue_callback takes a callable, not int",

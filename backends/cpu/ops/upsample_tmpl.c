@@ -45,13 +45,24 @@ static int64_t element_at(index_real at, int64_t in) {
     return i < in ? i : in - 1;
 }
 
-static void nearest_taps(int64_t in, int64_t out, tn_opt_float scale, tap *ret) {
+/* The same size and twice the size are copies, whatever scale was given: along both sides of a
+ * plane, but a line goes by its scale as PyTorch's does. */
+static void nearest_taps(int64_t in, int64_t out, bool line, tn_opt_float scale, tap *ret) {
+    int64_t times = !line && (out == in || out == 2 * in) ? out / in : 0;
     index_real s = scale.has && scale.value > 0 ? (index_real)(1.0 / scale.value)
                                                 : (index_real)in / (index_real)out;
     for (int64_t o = 0; o < out; o++) {
-        ret[o].lo = ret[o].hi = element_at(FLOOR((index_real)o * s), in);
+        ret[o].lo = ret[o].hi = times ? o / times : element_at(FLOOR((index_real)o * s), in);
         ret[o].w = 0.0;
     }
+}
+
+/* Of a plane both scales are given, or neither. */
+static void nearest_taps_of(const resample_job *j, tn_opt_float tall, tn_opt_float wide, tap *ret_y,
+                            tap *ret_x) {
+    bool line = j->oh == 1 && wide.has && !tall.has;
+    nearest_taps(j->h, j->oh, line, tall, ret_y);
+    nearest_taps(j->w, j->ow, line, wide, ret_x);
 }
 
 static void linear_taps(int64_t in, int64_t out, int corners, tn_opt_float scale, tap *ret) {
@@ -155,8 +166,7 @@ static tn_status upsample_nearest2d(const tn_call *call, const void *args) {
     tap *ty, *tx;
     tn_status st = taps_for(call, a->input, a->out, &j, &ty, &tx);
     if (st) return st;
-    nearest_taps(j.h, j.oh, a->scales_h, ty);
-    nearest_taps(j.w, j.ow, a->scales_w, tx);
+    nearest_taps_of(&j, a->scales_h, a->scales_w, ty, tx);
     j.copies = true;
     return up_run(call, &j, a->input, a->out, up_planes);
 }
@@ -206,8 +216,7 @@ static tn_status upsample_nearest2d_backward(const tn_call *call, const void *ar
     tap *ty, *tx;
     tn_status st = taps_for(call, a->out, a->grad, &j, &ty, &tx);
     if (st) return st;
-    nearest_taps(j.h, j.oh, a->scales_h, ty);
-    nearest_taps(j.w, j.ow, a->scales_w, tx);
+    nearest_taps_of(&j, a->scales_h, a->scales_w, ty, tx);
     return up_run(call, &j, a->grad, a->out, down_planes);
 }
 

@@ -18,6 +18,17 @@ static void tensors_free(tensors *list) {
     "backward() called inside a functorch transform. This is not supported, please use "           \
     "functorch.grad or functorch.vjp instead or call backward() outside of functorch transforms."
 
+/* What is no tensor, in PyTorch's words and with its classes. */
+static void refuse_item(const char *what, PyObject *item) {
+    if (strcmp(what, "outputs") == 0)
+        PyErr_SetString(PyExc_AssertionError, "Expected output to be a torch.Tensor");
+    else if (strcmp(what, "inputs") == 0)
+        tnp_error_about(PyExc_RuntimeError,
+                        "all inputs have to be Tensors or GradientEdges, but got %U", item);
+    else
+        tnp_type_error("gradients can be either Tensors or None, but got %U", item);
+}
+
 /* A tensor, a sequence of tensors (or None where allowed), or None for no list. */
 static bool tensors_of(PyObject *o, bool allow_none, const char *what, tensors *ret) {
     *ret = (tensors){NULL, 0, NULL};
@@ -36,8 +47,7 @@ static bool tensors_of(PyObject *o, bool allow_none, const char *what, tensors *
             }
             ret->v[i] = tnp_of(item);
         } else if (item != Py_None || !allow_none) {
-            PyErr_Format(PyExc_TypeError, "%s must be Tensors, not %R", what,
-                         (PyObject *)Py_TYPE(item));
+            refuse_item(what, item);
             return false;
         }
     }
@@ -109,7 +119,7 @@ static PyObject *backward(PyObject *unused, PyObject *args) {
                           &py_inputs))
         return NULL;
     if (tn_transform_runs()) return PyErr_Format(PyExc_RuntimeError, IN_A_TRANSFORM);
-    bool ok = tensors_of(py_roots, false, "roots", &roots) &&
+    bool ok = tensors_of(py_roots, false, "outputs", &roots) &&
               tensors_of(py_grads, true, "gradients", &grads) &&
               tensors_of(py_inputs, false, "inputs", &inputs) && same_count(&roots, &grads);
     if (ok && inputs.seq && inputs.n == 0) {
@@ -152,7 +162,7 @@ static PyObject *grad(PyObject *unused, PyObject *args) {
         return NULL;
     bool ok = tensors_of(py_outputs, false, "outputs", &outputs) &&
               tensors_of(py_inputs, false, "inputs", &inputs) &&
-              tensors_of(py_grads, true, "grad_outputs", &grads) && same_count(&outputs, &grads);
+              tensors_of(py_grads, true, "gradients", &grads) && same_count(&outputs, &grads);
     tn_tensor **ret = ok ? PyMem_Calloc((size_t)inputs.n + 1, sizeof *ret) : NULL;
     if (ok && !ret) PyErr_NoMemory();
     if (ret) {
@@ -368,7 +378,7 @@ static PyObject *history_others(PyObject *unused, PyObject *args) {
     (void)unused;
     if (!PyArg_ParseTuple(args, "OO:_hangs_on_others", &py_roots, &py_own)) return NULL;
     int r = -1;
-    if (tensors_of(py_roots, false, "tensors", &roots) && tensors_of(py_own, false, "leaves", &own))
+    if (tensors_of(py_roots, false, "outputs", &roots) && tensors_of(py_own, false, "inputs", &own))
         r = hangs_on_others(&roots, &own);
     tensors_free(&roots);
     tensors_free(&own);
@@ -379,7 +389,7 @@ static PyObject *history_others(PyObject *unused, PyObject *args) {
 static PyObject *enter_transform(PyObject *unused, PyObject *py_arguments) {
     tensors arguments = {0};
     (void)unused;
-    bool ok = tensors_of(py_arguments, false, "arguments", &arguments) &&
+    bool ok = tensors_of(py_arguments, false, "inputs", &arguments) &&
               tnp_check(tn_transform_enter(arguments.v, arguments.n)) == 0;
     tensors_free(&arguments);
     return ok ? Py_BuildValue("") : NULL;
