@@ -87,8 +87,8 @@ SHAPES: list[Refusal] = [
       for name, x in (("addmm_", f), ("addmv_", v))),
     *((X, f"{n} indices from dimension {first} on do not fit [3, 3]",
        lambda n=n, first=first, dims=dims: ops._index(f, [at] * n, first, dims))
-      for n, first, dims in ((1, 3, [0]), (1, 4, [0]), (1, -1, [0]), (1, 0, [0, 1]), (3, 0, [0, 1, 2]),
-                             (0, 0, []))),
+      for n, first, dims in ((1, 3, [0]), (1, 4, [0]), (1, -1, [0]), (1, 0, [0, 1]),
+                             (3, 0, [0, 1, 2]), (0, 0, []))),
     *((R, "boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries",
        lambda edges=edges, x=x: tn.searchsorted(edges, x))
       for edges, x in ((f[:2], f), (f, v), (cube, tn.ones(2, 1, 4)), (n0, n0))),
