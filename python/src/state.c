@@ -13,7 +13,9 @@ PyObject *tnp_helper(const char *module, const char *name) {
     for (int i = 0; i < TNP_COUNT(known); i++) {
         if (!known[i].name) {
             PyObject *full = PyUnicode_FromFormat("tenon.%s", module);
-            PyObject *m = full ? PyImport_Import(full) : NULL;
+            PyObject *doors = full ? PyImport_ImportModule("tenon._submodules") : NULL;
+            PyObject *m = doors ? PyObject_CallMethod(doors, "imported", "O", full) : NULL;
+            Py_XDECREF(doors);
             Py_XDECREF(full);
             PyObject *value = m ? PyObject_GetAttrString(m, name) : NULL;
             Py_XDECREF(m);

@@ -7,7 +7,6 @@ type and the modes come from the extension module; submodules are imported when 
 # ruff: noqa: F401
 from __future__ import annotations
 
-import importlib
 from math import e, inf, nan, pi, tau
 from typing import Any
 
@@ -85,6 +84,7 @@ from tenon._C import (
     uint32,
     uint64,
 )
+from tenon._submodules import imported as _imported
 from tenon._tensor import methods as _methods
 from tenon._tensor.indexed import (
     allclose,
@@ -236,16 +236,16 @@ _standard_gamma_grad = _C._ops._standard_gamma_grad
 
 def __getattr__(name: str) -> Any:
     if name.startswith(("_foreach_", "_amp_")):
-        return getattr(importlib.import_module(f"{_HOME}._tensor.foreach"), name)
+        return getattr(_imported(f"{_HOME}._tensor.foreach"), name)
     if name in _SUBMODULES:
         try:
-            return importlib.import_module(f"{_HOME}.{name}")
+            return _imported(f"{_HOME}.{name}")
         except ModuleNotFoundError as err:
             if err.name != f"{_HOME}.{name}":
                 raise
     if name in _LATER:
         try:
-            value = getattr(importlib.import_module(f"{_HOME}.{_LATER[name]}"), name)
+            value = getattr(_imported(f"{_HOME}.{_LATER[name]}"), name)
         except ModuleNotFoundError as err:
             if err.name != f"{_HOME}.{_LATER[name]}":
                 raise
@@ -253,7 +253,7 @@ def __getattr__(name: str) -> Any:
             globals()[name] = value
             return value
     if name.endswith("Tensor"):
-        kind = importlib.import_module(f"{_HOME}._tensor.tensor_types").find(name, "cpu")
+        kind = _imported(f"{_HOME}._tensor.tensor_types").find(name, "cpu")
         if kind is not None:
             globals()[name] = kind
             return kind
@@ -268,9 +268,9 @@ def __getattr__(name: str) -> Any:
             raise
         except RuntimeError:
             if name in ("mps", "mtia", "xpu"):  # kinds that programs ask for, served or not
-                return importlib.import_module(f"{_HOME}._device.devices").absent(name)
+                return _imported(f"{_HOME}._device.devices").absent(name)
         else:
-            globals()[name] = importlib.import_module(f"{_HOME}._device.devices").DeviceModule(name)
+            globals()[name] = _imported(f"{_HOME}._device.devices").DeviceModule(name)
             return globals()[name]
     raise _NoName(f"module {__name__!r} has no attribute {name!r}", name=name)
 

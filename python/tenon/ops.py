@@ -8,11 +8,11 @@ A namespace is there as soon as it is named; its operators appear when their plu
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from tenon import _C
 from tenon._plugin.inline import load_library as load_library
+from tenon._submodules import imported
 
 _namespaces: dict[str, Namespace] = {}
 _COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional")
@@ -64,9 +64,9 @@ def __getattr__(name: str) -> Namespace:
         _namespaces[name] = Namespace(name)
         globals()[name] = _namespaces[name]
         if name in _COLLECTIVES:
-            import_module("tenon.distributed._operators")
+            imported("tenon.distributed._operators")
         elif name == "profiler":
-            import_module("tenon.profiler")
+            imported("tenon.profiler")
     return _namespaces[name]
 
 

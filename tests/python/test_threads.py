@@ -69,6 +69,54 @@ def test_first_use_from_several_threads() -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
+FIRST_NAMES = """
+import os
+import signal
+import sys
+import threading
+import time
+import tenon as tn
+sys.setswitchinterval(1e-4)
+uses = [
+    lambda: tn.nn.Linear(3, 3)(tn.ones(2, 3)), lambda: tn.nn.functional.relu(tn.ones(3)),
+    lambda: tn.optim.SGD([tn.ones(2, requires_grad=True)], lr=0.1).step(),
+    lambda: tn.distributions.Normal(0.0, 1.0).sample(), lambda: tn.vmap(tn.sin)(tn.ones(2)),
+    lambda: tn.func.grad(lambda x: x.sum())(tn.ones(2)), lambda: tn.jit.script(tn.nn.ReLU()),
+    lambda: tn.compile(lambda x: x.sin())(tn.ones(3)), lambda: repr(tn.ones(3)),
+    lambda: list(tn.utils.data.DataLoader([1, 2])), lambda: tn.autocast("cpu").__enter__(),
+    lambda: tn.fx.symbolic_trace(tn.nn.ReLU()), lambda: tn.linalg.norm(tn.ones(3)),
+]
+gate = threading.Barrier(len(uses) + 1)
+failed = []
+
+def work(use):
+    gate.wait()
+    try:
+        use()
+    except Exception as e:
+        failed.append(repr(e))
+
+threads = [threading.Thread(target=work, args=(use,)) for use in uses]
+[t.start() for t in threads]
+gate.wait()
+while "tenon.nn" not in sys.modules:
+    time.sleep(0)
+pid = os.fork()  # while one of them imports
+if pid == 0:
+    signal.alarm(90)
+    os._exit(len([use() for use in uses]) != len(uses))
+[t.join() for t in threads]
+assert not failed, failed
+assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_names_that_several_threads_are_the_first_to_use() -> None:
+    """Modules that need each other are imported by one thread at a time, whoever asks first."""
+    done = subprocess.run([sys.executable, "-c", FIRST_NAMES], capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr.decode()
+
+
 def test_computing() -> None:
     """Sizes on both sides of the point from which the interpreter's lock is released."""
     rng = np.random.default_rng(0)

@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import tenon
 from tenon import _C, Tensor
+from tenon._submodules import imported
 from tenon._tape import call_modes
 
 _Field = tuple[str, bool, "str | None", Any]
@@ -115,7 +115,7 @@ def _conv_transpose(
 
 def _step(name: str) -> Callable[..., None]:
     def call(*args: Any) -> None:
-        getattr(import_module("tenon.optim._by_operators"), name)(*args)
+        getattr(imported("tenon.optim._by_operators"), name)(*args)
 
     return call
 

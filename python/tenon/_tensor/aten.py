@@ -7,11 +7,11 @@ takes follows from its arguments, here as everywhere; the name of the form says 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import tenon
 from tenon import _C, Tensor
+from tenon._submodules import imported
 from tenon._tensor.dims import wrapped_dim
 
 # Names that PyTorch gives to forms. Those of the op table come on top of them.
@@ -84,7 +84,7 @@ def _in(module: str, name: str) -> Callable[..., Any]:
     """A function of a module that is imported when it is called."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return getattr(import_module(f"tenon._tensor.{module}"), name)(*args, **kwargs)
+        return getattr(imported(f"tenon._tensor.{module}"), name)(*args, **kwargs)
 
     call.__doc__ = f"See tenon._tensor.{module}.{name}."
     return call
@@ -263,7 +263,7 @@ def _written_in_python(name: str) -> Callable[..., Any] | None:
     """An operator of those, or of a module of functions: linalg_det."""
     module, _, inside = name.partition("_")
     if inside and module in _MODULES:
-        found = getattr(import_module(f"tenon.{module}"), inside, None)
+        found = getattr(imported(f"tenon.{module}"), inside, None)
         return found if callable(found) and not isinstance(found, type) else None
     if name not in _IN_PYTHON:
         return None
@@ -330,13 +330,13 @@ class OpOverload:
     @property
     def _schema(self) -> Any:
         """Its arguments and results; `str` is the text of them."""
-        parts = import_module("tenon._plugin.schema_parts")
+        parts = imported("tenon._plugin.schema_parts")
         return parts.aten(self.overloadpacket.__name__, self._overloadname)
 
     @property
     def is_view(self) -> bool:
         """Whether its result shares memory with its first argument."""
-        row = import_module("tenon._plugin.schema_parts").row_of(self.overloadpacket.__name__)
+        row = imported("tenon._plugin.schema_parts").row_of(self.overloadpacket.__name__)
         return row is not None and row["kind"] == "view"
 
     def name(self) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from tenon import _C
 from tenon._C import Tensor, device, dtype
+from tenon._submodules import imported
 
 
 def new_tensor(
@@ -238,7 +238,7 @@ def from_array(o: Any) -> Any:
 
 def __array_namespace__(self: Tensor, /, *, api_version: str | None = None) -> Any:
     """`tenon.array_api`, whose functions follow the array API standard."""
-    namespace = import_module("tenon.array_api")
+    namespace = imported("tenon.array_api")
     if api_version not in (None, *namespace.VERSIONS):
         raise ValueError(
             f"__array_namespace__: api_version is one of {', '.join(namespace.VERSIONS)}, "
@@ -262,7 +262,7 @@ def _later(module: str, name: str) -> Any:
     """A method that is a function of a module that is imported when it is first called."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return getattr(import_module(f"tenon._tensor.{module}"), name)(self, *args, **kwargs)
+        return getattr(imported(f"tenon._tensor.{module}"), name)(self, *args, **kwargs)
 
     method.__name__ = name
     method.__doc__ = f"See tenon.{name}."

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon import _C, Tensor
 from tenon._C import enable_grad, inference_mode, no_grad, set_grad_enabled
-from tenon._submodules import on_demand
+from tenon._submodules import imported, on_demand
 from tenon._tape import carriers, overridable
 from tenon._tape.call_modes import entered
 from tenon.autograd import forward_ad, function, functional, graph
@@ -40,7 +39,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "set_multithreading_enabled":
-        return importlib.import_module("tenon.autograd.grad_mode").set_multithreading_enabled
+        return imported("tenon.autograd.grad_mode").set_multithreading_enabled
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -178,7 +177,7 @@ def _batched(
     if len(sizes) != 1:
         raise ValueError(f"grad: is_grads_batched needs grad_outputs of one size, got {sizes}")
     (count,) = sizes
-    rows = importlib.import_module("tenon._transform.rows")
+    rows = imported("tenon._transform.rows")
     found = rows.gradients(roots, wanted, gradients or (), retain, create_graph, unused)
     if materialize:
         return tuple(x.new_zeros((count, *x.shape)) if g is None else g
@@ -267,7 +266,7 @@ def _grad(
 ) -> tuple[Tensor, ...]:
     """grad of one pass, which looks at no tangents."""
     if _any_mapped(roots, wanted, gradients):
-        parts = importlib.import_module("tenon._transform.mapped_grad")
+        parts = imported("tenon._transform.mapped_grad")
         results = parts.grad_of_elements(
             roots, wanted, gradients, retain, create_graph=create_graph, allow_unused=unused
         )

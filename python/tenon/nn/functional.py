@@ -7,7 +7,6 @@ live in _losses.py, _vision.py, _grid.py and _attention.py beside this file, and
 
 from __future__ import annotations
 
-import importlib
 import math
 import warnings
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._C import _nn, _ops
+from tenon._submodules import imported
 from tenon._tape import overridable
 from tenon._tape.call_modes import entered
 from tenon._tensor.names import conv_tbc as conv_tbc
@@ -691,15 +691,15 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 def __getattr__(name: str) -> Any:
     """Names of other modules that PyTorch's has inside."""
     if name == "grad":
-        return importlib.import_module("tenon.nn.grad")
+        return imported("tenon.nn.grad")
     if name == "_Reduction":
-        return importlib.import_module("tenon.nn._reduction")
+        return imported("tenon.nn._reduction")
     if name in ("_single", "_pair", "_triple", "_list_with_default"):
-        return getattr(importlib.import_module("tenon.nn.modules.utils"), name)
+        return getattr(imported("tenon.nn.modules.utils"), name)
     if name.removesuffix("_unary").removesuffix("_variadic") == "has_torch_function" or (
         name == "handle_torch_function"
     ):
-        return getattr(importlib.import_module("tenon.overrides"), name)
+        return getattr(imported("tenon.overrides"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
