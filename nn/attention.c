@@ -207,7 +207,7 @@ static tn_status by_tiles(const sdpa_args *a, tn_tensor **ret) {
         tn_status st = tn__flash_attention(tni_t(a->query), tni_t(a->key), tni_t(a->value), mask,
                                            a->is_causal, scale_of(a), &y, &lse);
         y = scope_take(&s, st, y);
-        if (st == TN_OK) tn_tensor_unref(&lse);
+        tn_tensor_unref(&lse);
     }
     return scope_finish(&s, y, ret);
 }

@@ -15,7 +15,7 @@
 /* Hands t over when drawing went well. `same` (or NULL) is where an in-place call left its second
  * reference: behind a pointer, as arguments are evaluated in no fixed order. */
 static tn_status drawn(tn_status st, tn_tensor *t, tn_tensor **same, tn_tensor **rets) {
-    if (same) tn_tensor_unref(same);
+    tn_tensor_unref(same);
     if (st == TN_OK)
         rets[0] = t;
     else

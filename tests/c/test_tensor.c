@@ -196,6 +196,20 @@ static void test_read_write_item(void **state) {
     tn_tensor_unref(&t);
 }
 
+static void test_what_no_tensor_is_asked(void **state) {
+    (void)state;
+    assert_int_equal(tn_tensor_version(NULL), 0);
+    assert_int_equal(tn_tensor_storage_bytes(NULL), 0);
+    assert_int_equal(tn_tensor_storage_id(NULL), 0);
+    assert_int_equal(tn_tensor_storage_offset(NULL), 0);
+    assert_null(tn_tensor_storage_data(NULL));
+    assert_int_equal(tn_tensor_same_storage(NULL, NULL), 0);
+    assert_int_equal(tn_tensor_settle(NULL), TN_E_TYPE);
+    assert_int_equal(tn_tensor_show(NULL), TN_E_TYPE);
+    tn_tensor_note_write(NULL);
+    tn_tensor_note_change(NULL);
+}
+
 static void test_set_data_moves_geometry(void **state) {
     int64_t many[8] = {1, 1, 1, 1, 1, 1, 1, 6};
     tn_tensor *t = ramp(4), *src = NULL;
@@ -334,6 +348,7 @@ int main(void) {
         cmocka_unit_test(test_shared_pieces),
         cmocka_unit_test(test_shared_components),
         cmocka_unit_test(test_lists_end),
+        cmocka_unit_test(test_what_no_tensor_is_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,12 @@ SHAPES: list[Refusal] = [
     (R, "stack expects a non-empty TensorList", lambda: tn.stack([])),
     (R, "Expect a 1D vector", lambda: tn.cartesian_prod(f, v)),
     (R, "expects all tensors to have the same dtype", lambda: tn.cartesian_prod(v, at)),
+    *((R, "attempted to promote UInt16 and Int",
+       lambda join=join: join([at.to(tn.uint16), at.int(), v])) for join in (tn.cat, tn.stack)),
+    *((R, "bilinear(): input sizes do not match the weight or each other",
+       lambda x=x, y=y: F.bilinear(tn.ones(x), tn.ones(y), tn.ones(2, 3, 4)))
+      for x, y in (((5, 3), (6, 4)), ((5, 2, 3), (5, 1, 4)), ((5, 3), (4,)), ((5, 4), (5, 4)),
+                   ((5, 3), (5, 3)))),
     (R, "cannot do hardtanh on an unsigned type with negative limits",
      lambda: F.hardtanh(at.to(tn.uint8), -1, 1)),
     (R, "number of dimensions (1) for an operand with an ellipsis",
@@ -246,6 +252,9 @@ SPARSE: list[Refusal] = [
          csr.col_indices(), csr.crow_indices(), csr.values(), [3, 3], 1, False)),
     (R, "expected both of one dtype, got Float and Double",
      lambda: ops._spmm(csr.col_indices(), csr.crow_indices(), csr.values(), f.double())),
+    *((R, f"_spmm: a value for each index and a matrix, got {list(x.shape)} and {list(y.shape)}",
+       lambda x=x, y=y: ops._spmm(csr.crow_indices(), csr.col_indices(), x, y))
+      for x, y in ((csr.values(), v), (csr.values()[1:], f), (csr.values().reshape(3, 3), f))),
     *((N, f"{name}(): argument 'input' has layout {words}, which this operator does not take",
        lambda name=name, x=x: getattr(tn, name)(x))
       for name, words, x in (("sort", "sparse_coo", coo), ("median", "sparse_csr", csr))),
