@@ -177,9 +177,9 @@ class _Runs:
         try:
             return self.program(*tensors)
         except RuntimeError:
-            if not self._widen([t.shape for t in tensors]):
-                raise
-        return self.program(*tensors)
+            if self._widen([t.shape for t in tensors]):
+                return self.program(*tensors)
+            raise
 
     def _wants_gradients(self, tensors: list[Any]) -> bool:
         if not tenon.is_grad_enabled() or is_tracing():

@@ -117,7 +117,7 @@ ROOMS = {
     "python/tenon/testing": python("testing"),
     "python/tenon/onnx": python("onnx onnx_load onnx_numbers onnx_operators onnx_rules "
                                 "onnx_sizes"),
-    "python/tenon/fx": python("fx fx_passes fx_proxies fx_beside fx_beside_managers "
+    "python/tenon/fx": python("fx fx_passes fx_patches fx_proxies fx_beside fx_beside_managers "
                               "fx_beside_modules fx_beside_passes fx_beside_writing compile "
                               "refused_by_graphs warnings"),
     "python/tenon/export": python("export export_calls export_parts export_program export_sizes "

@@ -106,6 +106,12 @@ def test_what_does_not_fit_is_refused(text: str) -> None:
         made(text)
 
 
+@pytest.mark.parametrize("joined", [c.cat, c.stack])
+def test_only_constraints_are_joined(joined: Any) -> None:
+    with pytest.raises(AssertionError, match="a constraint is expected, not 3"):
+        joined([c.positive, 3])
+
+
 def test_event_dimensions_of_a_chain() -> None:
     assert made("ExpTransform()").event_dim == 0
     chain = made("ComposeTransform([ReshapeTransform((2, 3), (6,)), ExpTransform()])")

@@ -93,6 +93,10 @@ def test_nodes_are_replaced() -> None:
                 new = gm.graph.call_function(tn.sub, node.args)
             node.replace_all_uses_with(new)
             gm.graph.erase_node(node)
+            assert node.args == () and node.kwargs == {}
+            gm.graph.erase_node(node)
+            with pytest.raises(RuntimeError, match="Attempting to remove .* from wrong graph!"):
+                fx.Graph().erase_node(node)
     gm.recompile()
     x, y = tn.randn(3), tn.randn(3)
     assert tn.equal(gm(x, y), x - y + x * y)
@@ -123,6 +127,34 @@ def test_patterns() -> None:
     inner = tn.sigmoid(x * w) - 1
     assert tn.equal(gm(x, w), tn.sigmoid(inner * w) - 1 + x)
     assert fx.replace_pattern(gm, lambda a: tn.tanh(a), lambda a: a) == []
+
+
+def test_what_a_replacement_names_comes_with_it() -> None:
+    """Modules and parameters of a replacement, but none in the place of one that is there."""
+
+    class New(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gain, self.low = nn.Parameter(tn.tensor(3.0)), nn.Parameter(tn.tensor(4.0))
+            self.body = nn.ModuleDict({"act": nn.Tanh(), "other": nn.Sigmoid()})
+
+        def forward(self, a: tn.Tensor) -> tn.Tensor:
+            return self.body["act"](a) * self.gain + self.low
+
+    class Old(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.low = nn.Parameter(tn.tensor(5.0))
+
+        def forward(self, a: tn.Tensor) -> tn.Tensor:
+            return tn.relu(a) - self.low
+
+    gm = fx.symbolic_trace(Old())
+    fx.replace_pattern(gm, lambda a: tn.relu(a), fx.symbolic_trace(New()))
+    x = tn.tensor([-1.0, 2.0])
+    assert tn.equal(gm(x), x.tanh() * 3 + 5 - 5)
+    assert [name for name, _ in gm.named_parameters()] == ["low", "gain"]
+    assert not hasattr(gm.body, "other")
 
 
 def test_a_value_that_is_used_elsewhere_is_no_inside() -> None:

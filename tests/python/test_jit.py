@@ -705,6 +705,25 @@ def test_functions_with_a_gradient_of_their_own(tmp_path: Path) -> None:
     assert tn.autograd.grad(loaded(x).sum(), x)[0].tolist() == [2, 2]
 
 
+def test_what_has_its_own_gradient_is_called_where_one_is_asked_for() -> None:
+    calls = []
+
+    def doubled(x: tn.Tensor) -> tn.Tensor:
+        calls.append(x)
+        return _Scaled.apply(x, 2.0)
+
+    traced, x = jit.trace(doubled, (tn.ones(2),)), tn.ones(2, requires_grad=True)
+    calls.clear()
+    with tn.no_grad():
+        assert not traced(x).requires_grad
+    assert not calls and traced.original_name == "doubled"
+    assert traced(x).requires_grad and len(calls) == 1
+    summed = jit.trace(lambda parts: parts[0]["a"] * 2 + parts[0]["b"], ([{"a": x, "b": x + 1}],))
+    assert summed([{"b": tn.zeros(2), "a": tn.ones(2)}]).tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="interface must be applied to a class"):
+        jit.interface("Adds")
+
+
 def test_sizes_become_free_without_a_check() -> None:
     net = nn.Linear(3, 2)
     traced = jit.trace(net, (tn.ones(1, 3),), check_trace=False)

@@ -271,3 +271,22 @@ def test_functions_as_pytorch(name: str) -> None:
             return asked(lib, function(lib, name), rows, True)
 
         stored.same(ask(tn), stored.of_torch(ask), 1e-5)
+
+
+def test_dimensions_of_a_number() -> None:
+    x = tn.tensor(2.0)
+    assert [tn.masked.sum(x, d).item() for d in (0, -1)] == [2, 2]
+    for d in (1, -2):
+        with pytest.raises(IndexError, match=rf"\[-1, 0\], but got {d}\)"):
+            tn.masked.sum(x, d)
+
+
+def test_sums_of_exponentials_as_pytorch() -> None:
+    def ask(lib: Any) -> list[Any]:
+        mask, other = lib.tensor([True, False]), lib.tensor([[True, True], [False, True]])
+        x, y = lib.tensor([[1.0, 2.0], [3.0, -1.0]]), lib.tensor([[0.5, 1.0], [2.0, 2.0]])
+        return [lib.masked.logaddexp(x, y, dtype=kind, input_mask=a, other_mask=b)
+                for kind in (None, lib.float64, lib.float16) for a in (None, mask)
+                for b in (None, other)]  # fmt: skip
+
+    stored.same(ask(tn), stored.of_torch(ask))

@@ -26,7 +26,7 @@ class InterpreterModule(fx.GraphModule):
         self.meta: dict[str, Any] = {}
         fx.GraphModule.graph.fset(self, graph)  # a module would become a submodule of that name
 
-    def _put_at(self, path: str, value: Any, persistent: bool = True) -> None:
+    def _put_at(self, path: str, value: Any, persistent: bool) -> None:
         """Puts a parameter, buffer or module at a path."""
         owner: Module = self
         *prefix, name = path.split(".")
@@ -210,7 +210,7 @@ def unflatten(module: ExportedProgram, flat_args_adapter: Any = None) -> Unflatt
     gives = list(flat.graph.output_node().args[0])
     made = UnflattenedModule(part.graph(inner, (), "", takes, gives), note, program)
     for place, inside in part.modules.items():
-        made._put_at(place, inside)
+        made._put_at(place, inside, True)
     tensors: dict[str, Any] = {}
     lasting = module.state_dict.keys()
     for name, kind, t in program.weights:

@@ -244,7 +244,6 @@ class Tracer(TracerBase):
                     f"{type(root).__name__}"
                 )
             self.root, fn = root, getattr(type(root), self.traced_func_name)
-            self.module_stack_root = root
         else:
             self.root, fn = Module(), root
         self.graph = Graph(tracer_cls=type(self))

@@ -119,27 +119,27 @@ class CapabilityBasedPartitioner:
         """Parts, from the end of the graph on; their nodes are in its order."""
         modules = dict(self.graph_module.named_modules())
         parts, order = _Parts(), {}
-        first: dict[int, int] = {}  # by part: when its first node came
+        first: dict[Partition, int] = {}  # when the first node of a part came
         for i, node in enumerate(reversed(self.graph_module.graph.nodes)):
             order[node] = i
             candidates: list[Partition] = []
             if self.operator_support.is_node_supported(modules, node):
                 made = parts.begin(node, i)
-                first[made.id or 0] = made.id or 0
+                first[made] = i
                 candidates.append(made)
                 if self.skip_horizontal_fusion:
                     candidates += [parts.of[u] for u in node.users if u in parts.of]
             if not self.skip_horizontal_fusion:
-                candidates += sorted(parts.all.values(), key=lambda p: first[p.id or 0])
+                candidates += sorted(parts.all.values(), key=lambda p: first[p])
             candidates = list(dict.fromkeys(candidates))
             for other in candidates[1:]:
                 if not parts.has(other):
                     continue
                 one = candidates[0]
-                least = min(first[one.id or 0], first[other.id or 0])
+                least = min(first[one], first[other])
                 joined = parts.join(one, other)
                 if not (parts.has(one) and parts.has(other)):
-                    first[joined.id or 0] = least
+                    first[joined] = least
                 candidates[0] = joined
         for part in parts.all.values():
             part.nodes = dict(sorted(part.nodes.items(), key=lambda n: -order[n[0]]))
