@@ -140,6 +140,13 @@ def test_what_other_devices_compile_is_left_alone() -> None:
     assert notes == ["return x [+ -> -] x;"]
 
 
+def test_what_other_processors_compile_is_left_alone() -> None:
+    text = FUNCTION.replace("#ifdef TMPL_CUDA", "#if TMPL_HAS_FMA")
+    for fused, sign in ((False, "<<"), (True, "+")):
+        [(first, end)] = ctext.left_alone(text, fused)
+        assert text[first:end].split() == ["return", "x", sign, "1;" if sign == "<<" else "x;"]
+
+
 def test_what_is_known_is_written_after_each_mutant(tmp_path: Path) -> None:
     """A run that is cut off leaves what it found, and nothing half written."""
     run = object.__new__(runner.Runner)

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import points
-from libraries import Build
+from libraries import LEAST, Build
 from points import KINDS, ROOT, Mutant
 
 HERE = Path(__file__).resolve().parent
@@ -156,6 +156,7 @@ def options() -> argparse.Namespace:
                         "takes with a chance of 1 in K, whatever others there are")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--each", type=int, default=2, help="mutants of a formula at most (2)")
+    parser.add_argument("--isa", default=LEAST, help="of the kernels: baseline, avx2 or avx512")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--far", action="store_true", help="let the living meet all quick tests")
     parser.add_argument("--near", action="store_true", help="only the tests of their entries")
@@ -209,7 +210,7 @@ def allowed() -> dict[str, str]:
 
 def main() -> int:
     opts = options()
-    build = Build(opts.build, opts.jobs)
+    build = Build(opts.build, opts.jobs, opts.isa)
     files = [path.resolve() for path in opts.code or []]
     found = build.collect() if not files else points.distinct(
         m for path in files for m in points.code_mutants(path))  # fmt: skip
@@ -224,8 +225,8 @@ def main() -> int:
     site = build.make(mutants, tests, opts.most, may_live)
     print(f"mutate: built in {time.monotonic() - began:.0f} s", file=sys.stderr)
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TENON_NUM_THREADS"), "1")
-    # Mutants of kernels are compiled for the least instruction set alone.
-    env = {**os.environ, **one, "PYTHONPATH": str(site), "TENON_CPU_ISA": "baseline"}
+    # Mutants of kernels are compiled for one instruction set alone.
+    env = {**os.environ, **one, "PYTHONPATH": str(site), "TENON_CPU_ISA": opts.isa}
     written = (opts.json or build.out / "results.json").resolve()
     command = [sys.executable, str(HERE / "runner.py"), str(build.out), str(opts.jobs)]
     command += [str(written), *(["far"] if opts.far else ["near"] if opts.near else [])]

@@ -111,11 +111,12 @@ def reached(fns: list[Function], roots: set[str]) -> dict[str, set[str]]:
     return owners
 
 
-# Calls whose arguments say nothing that a result depends on.
 # What only compilers of GPUs see.
 ELSEWHERE = re.compile(
     r"^#if(?:def TMPL_CUDA| defined\(TMPL_CUDA\))(?: /\*[^\n]*)?$.*?^#(?:else|endif)\b", re.M | re.S
 )
+_FUSED = re.compile(r"^#if TMPL_HAS_FMA$(.*?)(?:^#else$(.*?))?^#endif$", re.M | re.S)
+# Calls whose arguments say nothing that a result depends on.
 _MUTE = re.compile(r"\b(tn_fail\w*|tni_fail\w*|sizeof|_Static_assert|assert)\s*\(")
 _FLIPS = {
     "+": "-", "-": "+", "*": "/", "/": "*", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
@@ -139,6 +140,11 @@ def _mute_ranges(text: str, first: int, last: int) -> list[tuple[int, int]]:
     for m in re.finditer(r"\b(static const|enum|case)\b[^;:]*[;:]", code[first:last]):
         ranges.append((first + m.start(), first + m.end()))
     return [*ranges, *(m.span() for m in ELSEWHERE.finditer(text, first, last))]
+
+
+def left_alone(text: str, fused: bool) -> list[tuple[int, int]]:
+    """What a compiler for instructions with or without fused products does not see."""
+    return [m.span(2 if fused else 1) for m in _FUSED.finditer(text)]
 
 
 def edits(text: str, fn: Function, kernel: bool) -> Iterator[Edit]:

@@ -22,8 +22,9 @@ LIBTENON = "libtenon.so"
 CPU = "backends/cpu/tenon_cpu.so"
 MODULE = "python/_C.abi3.so"
 # One element type of each class that has formulas of its own has its kernels changed: bool, int64,
-# float32, float64, complex64, complex128.
-SLOTS = ("0", "5", "8", "9", "10", "11")
+# bfloat16, float32, float64, complex64, complex128.
+SLOTS = ("0", "5", "7", "8", "9", "10", "11")
+LEAST = "baseline"  # the instruction set without any other's
 
 GROW = """
 #define MUTATE_GROW(e) _Generic((e), float: (e) * 1.01f, double: (e) * 1.01, \\
@@ -92,8 +93,8 @@ int tni_mutate_longer();
 class Build:
     """The commands of a build folder, and the libraries made beside it."""
 
-    def __init__(self, folder: Path, jobs: int) -> None:
-        self.folder, self.jobs = folder.resolve(), jobs
+    def __init__(self, folder: Path, jobs: int, isa: str = LEAST) -> None:
+        self.folder, self.jobs, self.isa = folder.resolve(), jobs, isa
         self.out = self.folder / "mutate"
         rows = json.loads((self.folder / "compile_commands.json").read_text(encoding="utf-8"))
         self.units = {row["output"]: row for row in rows}
@@ -232,7 +233,8 @@ class Build:
                 found.append((output, path, self.target(path)))
             elif output.startswith("backends/cpu/") and (headers or path in originals):
                 slot = re.search(r"-DTMPL_DTYPE=(\d+)", row["command"])
-                if slot and slot[1] not in SLOTS or "TMPL_ISA=avx" in row["command"]:
+                isa = re.search(r"-DTMPL_ISA=(\w+)", row["command"])
+                if slot and slot[1] not in SLOTS or isa and isa[1] != self.isa:
                     continue
                 if path in originals:
                     found.append((output, path, self.target(path)))
@@ -381,7 +383,7 @@ class Build:
             else:
                 found += points.function_mutants(source, by_name)
         found += points.descriptor_mutants(ops)
-        found += points.kernel_mutants(by_name)
+        found += points.kernel_mutants(by_name, self.isa != LEAST)
         found += points.reduction_mutants()
         return points.distinct(found)
 

@@ -242,7 +242,7 @@ def descriptor_mutants(ops: list[Any]) -> Iterator[Mutant]:
 # -- kernels -----------------------------------------------------------------------------------
 
 
-def kernel_mutants(ops: dict[str, Any]) -> Iterator[Mutant]:
+def kernel_mutants(ops: dict[str, Any], fused: bool) -> Iterator[Mutant]:
     """Of every function that the backends share, and of the steps of reductions."""
     folder = ROOT / COMMON
     sources = {}
@@ -273,7 +273,10 @@ def kernel_mutants(ops: dict[str, Any]) -> Iterator[Mutant]:
         if counted > 1:
             before = [f for s, f in fns if s is source and f.name == fn.name and f.start < fn.start]
             unit += f" ({len(before) + 1})"
+        unseen = ctext.left_alone(source.text, fused)
         for edit in ctext.edits(source.text, fn, True):
+            if any(first <= edit.start < end for first, end in unseen):
+                continue
             code = ctext.copy_of(source.text, fn, "{NAME}", edit)
             yield Mutant("kernel", unit, edit.note, entries, source.path, fn.key, code)
 
