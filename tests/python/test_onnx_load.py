@@ -162,6 +162,28 @@ NODES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "linear": (
         node("Resize", "x r s", "y", mode="linear"), {"x": (1, 1, 2, 3)},
         {"r": np.zeros(0, np.float32), "s": np.array([1, 1, 2, 1.5], np.float32)}),
+    "one hot along the last": (
+        node("OneHot", "i n v", "y"), {},
+        {"i": np.array([[1, 9, -2], [0, 4, 3]]), "n": np.array(5),
+         "v": np.array([2.0, 7.0], np.float32)}),
+    "one hot along the first": (
+        node("OneHot", "i n v", "y", axis=0), {},
+        {"i": np.array([[1, 4], [-1, 3], [0, 2]]), "n": np.array(5),
+         "v": np.array([2.0, 7.0], np.float32)}),
+    **{f"nearest, {way}, {how}, {scale}": (
+        node("Resize", "x r s", "y", mode="nearest", nearest_mode=way,
+             coordinate_transformation_mode=how), {"x": (1, 1, 3, 5)},
+        {"r": np.zeros(0, np.float32), "s": np.array([1, 1, scale, scale], np.float32)})
+        for way in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+        for how in ("asymmetric", "half_pixel") for scale in (0.5, 2.0, 2.5)},
+    **{f"regions, {mode}, {how}, {samples}": (
+        node("RoiAlign", "x b i", "y", mode=mode, output_height=2, output_width=3,
+             sampling_ratio=samples, spatial_scale=0.5, coordinate_transformation_mode=how),
+        {"x": (2, 2, 6, 7)},
+        {"b": np.array([[1, 2, 9, 11], [0, 0, 4, 13], [3, 3, 3.5, 3.25]], np.float32),
+         "i": np.array([0, 1, 1])})
+        for mode in ("avg", "max") for how in ("half_pixel", "output_half_pixel")
+        for samples in (0, 1, 2)},
 }  # fmt: skip
 
 
@@ -176,6 +198,18 @@ def test_nodes(name: str) -> None:
     wanted = ReferenceEvaluator(proto).run(None, given)
     for a, b in zip(got if isinstance(got, tuple) else (got,), wanted, strict=True):
         np.testing.assert_allclose(a.detach().numpy(), b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("place", "order"), [(None, "abc"), (0, "cab"), (1, "acb"), (2, "abc"),
+                                              (-1, "acb"), (-2, "cab")])  # fmt: skip
+def test_a_part_goes_into_a_sequence(place: int | None, order: str) -> None:
+    at = {} if place is None else {"k": np.array(place)}
+    nodes = [node("SequenceConstruct", "a b", "two"),
+             node("SequenceInsert", f"two c{' k' if at else ''}", "three"),
+             node("ConcatFromSequence", "three", "y", axis=0)]  # fmt: skip
+    run = tn.onnx.load(model_of(nodes, {n: (FLOAT, [1]) for n in "abc"}, ["y"], **at))
+    found = run(*(tn.tensor([float(n)]) for n in range(3)))
+    assert found.tolist() == ["abc".index(n) for n in order]
 
 
 def test_places_of_maxima_are_counted_by_columns() -> None:
