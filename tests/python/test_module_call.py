@@ -269,6 +269,19 @@ def test_hooks_of_loading_do_not_keep_their_module() -> None:
         gc.enable()
 
 
+def test_data_of_a_lazy_parameter_may_be_filled() -> None:
+    layer = nn.LazyLinear(4)
+    before = tn.get_rng_state()
+    data = layer.weight.data.normal_(0, 0.01)
+    assert type(data) is tn.Tensor
+    assert (data.shape, data.dtype, data.requires_grad) == ((0,), tn.float32, False)
+    assert tn.equal(tn.get_rng_state(), before)
+    weight = layer.double().weight
+    assert weight.data.dtype == tn.float64
+    assert layer(tn.ones(2, 3, dtype=tn.float64)).shape == (2, 4)
+    assert layer.weight is weight and weight.data.shape == (4, 3)
+
+
 def test_lazy_layers_take_their_input_by_name() -> None:
     for layer in (nn.LazyLinear(2), nn.LazyBatchNorm1d()):
         assert layer(input=tn.ones(3, 4)).shape[0] == 3

@@ -185,6 +185,15 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
         empty = tenon.empty(0, device=device, dtype=dtype)
         return Tensor._make_subclass(cls, empty, requires_grad)
 
+    @property
+    def data(self) -> Tensor:  # type: ignore[override]
+        """A plain tensor without elements, as which it may be filled like one of known shape."""
+        return Tensor._make_subclass(Tensor, self, False)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
+
 
 class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer whose shape is not known yet."""
