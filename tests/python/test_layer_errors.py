@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
+import time
 import warnings
 
 import numpy as np
@@ -434,3 +436,15 @@ def test_sizes_of_unpooling():
         y, places = getattr(F, f"max_pool{n}d")(tenon.rand(1, 2, *[4] * n), 2, return_indices=True)
         with pytest.raises(RuntimeError, match="kernel_size must be an int"):
             getattr(F, f"max_unpool{n}d")(y, places, [2] * (n + 1))
+
+
+def test_layers_too_deep_for_the_stack():
+    """It is raised at once: no layer on the way looks for the one that the error came from."""
+    layer = tenon.nn.Identity()
+    for _ in range(sys.getrecursionlimit() + 100):
+        layer = tenon.nn.Sequential(layer)
+    before = time.process_time()
+    with pytest.raises(RecursionError) as caught:
+        layer(tenon.ones(2))
+    assert time.process_time() - before < 2
+    assert not getattr(caught.value, "__notes__", [])

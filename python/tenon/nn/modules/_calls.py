@@ -79,8 +79,9 @@ _NOTED = (RuntimeError, ValueError, TypeError, IndexError)
 
 def note_module(module: Any, err: BaseException) -> None:
     """Says in a note of an error which module it came up in, by its path from the outermost one
-    that is being called. Each module that the error passes on its way out comes here."""
-    if not isinstance(err, _NOTED):
+    that is being called. Each module that the error passes on its way out comes here. A lack of
+    stack comes up in no module, and leaves none to look for it with."""
+    if not isinstance(err, _NOTED) or isinstance(err, RecursionError):
         return
     own = err.__dict__
     known = own.get("_tenon_module")
