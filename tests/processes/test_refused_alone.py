@@ -3,6 +3,7 @@ with the words that only this check says."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import stat
@@ -14,8 +15,8 @@ from typing import Any
 import pytest
 import tenon as tn
 from tenon import distributed as dist
+from tenon.distributed import _engine, _place, checkpoint, pipelining
 from tenon.distributed import _functional_collectives as functional
-from tenon.distributed import _place, checkpoint, pipelining
 from tenon.distributed import nn as exchanges
 from tenon.distributed import tensor as dt
 from tenon.distributed.algorithms.model_averaging.utils import get_params_to_average
@@ -201,6 +202,11 @@ CASES: dict[str, tuple[type[BaseException], str, Callable[[], Any]]] = {
     "cut by a text": (E, "split_spec: expected a SplitPoint for '0', got 'here'",
                       lambda: pipelining.pipeline(
                           tn.nn.Sequential(tn.nn.Linear(2, 2)), (f,), split_spec={"0": "here"})),
+    "copied operation": (
+        E, "an operation of a process group cannot be copied or pickled",
+        lambda: copy.copy(_engine.Operation.__new__(_engine.Operation))),
+    "schedule of no name": (V, "Unknown schedule name: 2F2B. The valid options are",
+                            lambda: pipelining.schedules.get_schedule_class("2F2B")),
     "gathered without a list": (
         V, "Argument ``gather_list`` must be specified on destination rank.",
         lambda: dist.gather(f)),
