@@ -133,6 +133,12 @@ void tn_set_deterministic(int on) {
     atomic_store(&call_flags, on ? TN_CALL_DETERMINISTIC : 0);
 }
 
+static _Atomic int unset_filled = 1;
+
+int tn_is_unset_filled(void) { return atomic_load_explicit(&unset_filled, memory_order_relaxed); }
+
+void tn_set_unset_filled(int on) { atomic_store(&unset_filled, on != 0); }
+
 /* ---- Calls ------------------------------------------------------------------------------------*/
 
 tn_status tni_kernel_after(const tn_cell *cell, tn_call *call, const void *args, tn_status st) {

@@ -5,6 +5,7 @@
 
 #include <tenon/args_create.h>
 #include <tenon/args_pointwise.h>
+#include <tenon/device_ext.h>
 #include <tenon/ops_create.h>
 #include <tenon/ops_pointwise.h>
 #include <tenon/ops_shape.h>
@@ -170,25 +171,46 @@ static int32_t dtype_of_number(const tn_scalar *s) {
     return tn_dtype_default() == TN_F64 ? TN_C128 : TN_C64;
 }
 
+/* What nobody has set is seen where it is used: NaN, the largest integer, true. */
+static tn_scalar unset(int32_t dtype) {
+    int32_t kind = tni_category(dtype);
+    if (kind == TN_CAT_BOOL) return tn_scalar_bool(1);
+    if (kind != TN_CAT_INT) return tn_scalar_float(NAN);
+    bool is_signed = dtype == TN_I8 || dtype == TN_I16 || dtype == TN_I32 || dtype == TN_I64;
+    return tn_scalar_uint(UINT64_MAX >> (64 - 8 * tn_dtype_size(dtype) + is_signed));
+}
+
+/* A fresh tensor: filled if every run of a program must give the same bits. */
+static tn_status hand_unset(tn_tensor *t, tn_tensor **rets) {
+    bool fills = tn_is_deterministic() && tn_is_unset_filled();
+    return handed(fills ? fill_places(t, unset(tn_view_dtype(&t->v))) : TN_OK, t, rets);
+}
+
 tn_status tni_composite_empty(const void *args, tn_tensor **rets) {
     const tn_empty_args *a = args;
-    return sized(a->size, a->dtype, a->device, a->memory_format, tn_dtype_default(), rets);
+    tn_tensor *t;
+    TN_TRY(sized(a->size, a->dtype, a->device, a->memory_format, tn_dtype_default(), &t));
+    return hand_unset(t, rets);
 }
 
 tn_status tni_composite_empty_like(const void *args, tn_tensor **rets) {
     const tn_empty_like_args *a = args;
-    return like(a->input, a->dtype, a->device, a->memory_format, rets);
+    tn_tensor *t;
+    TN_TRY(like(a->input, a->dtype, a->device, a->memory_format, &t));
+    return hand_unset(t, rets);
 }
 
 static tn_status strided(tn_ints size, tn_ints stride, int32_t dtype, tn_device device,
                          tn_tensor **ret) {
+    tn_tensor *t;
     if (size.n != stride.n)
         return tn_fail(TN_E_SHAPE, 0,
                        "dimensionality of sizes (%lld) must match dimensionality of strides (%lld)",
                        (long long)size.n, (long long)stride.n);
     if (size.n > TN_MAX_DIMS)
         return tn_fail(TN_E_SHAPE, 0, "a tensor has at most %d dimensions", TN_MAX_DIMS);
-    return tn_tensor_new_strided(dtype, device, (int32_t)size.n, size.v, stride.v, ret);
+    TN_TRY(tn_tensor_new_strided(dtype, device, (int32_t)size.n, size.v, stride.v, &t));
+    return hand_unset(t, ret);
 }
 
 tn_status tni_composite_empty_strided(const void *args, tn_tensor **rets) {
@@ -236,8 +258,10 @@ static int64_t device_or_own(const tn_view *v, int64_t device) {
 
 tn_status tni_composite_new_empty(const void *args, tn_tensor **rets) {
     const tn_new_empty_args *a = args;
-    return sized(a->size, a->dtype, device_or_own(a->input, a->device), TN_FORMAT_CONTIGUOUS,
-                 tn_view_dtype(a->input), rets);
+    tn_tensor *t;
+    TN_TRY(sized(a->size, a->dtype, device_or_own(a->input, a->device), TN_FORMAT_CONTIGUOUS,
+                 tn_view_dtype(a->input), &t));
+    return hand_unset(t, rets);
 }
 
 tn_status tni_composite_new_empty_strided(const void *args, tn_tensor **rets) {

@@ -243,6 +243,19 @@ static PyObject *is_deterministic(PyObject *unused, PyObject *none) {
     return PyBool_FromLong(tn_is_deterministic());
 }
 
+static PyObject *set_unset_filled(PyObject *unused, PyObject *on) {
+    int truth = PyObject_IsTrue(on);
+    (void)unused;
+    if (truth < 0) return NULL;
+    tn_set_unset_filled(truth);
+    Py_RETURN_NONE;
+}
+
+static PyObject *is_unset_filled(PyObject *unused, PyObject *none) {
+    (void)unused, (void)none;
+    return PyBool_FromLong(tn_is_unset_filled());
+}
+
 static PyObject *device_count(PyObject *unused, PyObject *name) {
     tn_device d;
     (void)unused;
@@ -298,6 +311,8 @@ static PyMethodDef functions[] = {
     {"_fallback_policy", fallback_policy, METH_NOARGS, "The policy's number."},
     {"_set_deterministic", set_deterministic, METH_O, "Sets use_deterministic_algorithms."},
     {"_is_deterministic", is_deterministic, METH_NOARGS, "Whether it is set."},
+    {"_set_unset_filled", set_unset_filled, METH_O, "Sets fill_uninitialized_memory."},
+    {"_is_unset_filled", is_unset_filled, METH_NOARGS, "Whether it is set."},
     {"_set_fallback_policy", set_fallback_policy, METH_O, "Sets the policy by its number."},
     {"_crc32", crc32, METH_VARARGS, "_crc32(data, start=0): as zlib.crc32, which is slower."},
     {"_hide_kernels", hide_kernels, METH_O, "Operators that have formulas run by them, or not."},

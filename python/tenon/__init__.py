@@ -252,6 +252,10 @@ def __getattr__(name: str) -> Any:
         else:
             globals()[name] = value
             return value
+    if name.startswith("has_"):
+        built = importlib.import_module(f"{_HOME}._tensor.names").built(name)
+        if built is not None:
+            return built
     if name.endswith("Tensor"):
         kind = _imported(f"{_HOME}._tensor.tensor_types").find(name, "cpu")
         if kind is not None:

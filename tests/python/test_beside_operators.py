@@ -177,6 +177,94 @@ def test_deterministic_levels() -> None:
         tn.set_deterministic_debug_mode(0)
 
 
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+FLOATS = (
+    "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu",
+)  # fmt: skip
+
+
+@pytest.fixture
+def deterministic():
+    tn.use_deterministic_algorithms(True)
+    yield
+    tn.use_deterministic_algorithms(False)
+
+
+def test_what_nobody_sets_is_seen_in_deterministic_programs(deterministic: None) -> None:
+    for name in INTEGERS:
+        assert tn.empty(3, dtype=getattr(tn, name)).tolist() == [int(np.iinfo(name).max)] * 3
+    for name in FLOATS:
+        assert tn.empty(3, dtype=getattr(tn, name)).to(tn.float32).isnan().all(), name
+    for name in ("complex32", "complex64", "complex128"):
+        filled = tn.empty(3, dtype=getattr(tn, name)).to(tn.complex64)
+        assert filled.real.isnan().all() and filled.imag.tolist() == [0, 0, 0]
+    assert tn.empty(2, dtype=tn.bool).all() and tn.empty(2, device="meta").shape == (2,)
+    x = tn.ones(2, 3)
+    ways = {
+        "like": tn.empty_like(x), "strided": tn.empty_strided((2, 3), (1, 2)),
+        "overlapping": tn.empty_strided((2, 3), (0, 1)),
+        "permuted": tn.empty_permuted((2, 3), (1, 0)),
+        "new": x.new_empty(4), "new strided": x.new_empty_strided((2,), (3,)),
+        "out": tn.empty((2,), out=tn.ones(2)), "type": tn.Tensor(2),
+        "older type": tn.FloatTensor(2),
+        "channels": tn.empty(1, 2, 2, 2, memory_format=tn.channels_last),
+    }  # fmt: skip
+    assert [name for name, way in ways.items() if not way.isnan().all()] == []
+    grown = tn.ones(2).resize_(4)
+    assert grown[:2].tolist() == [1, 1] and grown[2:].isnan().all()
+
+
+def test_the_filling_can_be_left_out(deterministic: None) -> None:
+    setting = tn.utils.deterministic
+    assert setting.fill_uninitialized_memory is True
+    with pytest.raises(RuntimeError, match="expected a bool, but got int"):
+        setting.fill_uninitialized_memory = 1
+    setting.fill_uninitialized_memory = False
+    try:
+        assert setting.fill_uninitialized_memory is False
+        held = tn.ones(1000)
+        del held  # whose memory the next one gets
+        assert not tn.empty(1000).isnan().all()
+    finally:
+        setting.fill_uninitialized_memory = True
+    tn.use_deterministic_algorithms(False)
+    held = tn.ones(1000)
+    del held
+    assert not tn.empty(1000).isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [("has_cuda", "cuda.is_built"), ("has_cudnn", "cudnn.is_available"),
+     ("has_mkldnn", "mkldnn.is_available"), ("has_mps", "mps.is_built")],
+)  # fmt: skip
+def test_older_names_of_what_is_built_warn(name: str, backend: str) -> None:
+    where, _, asked = backend.partition(".")
+    with pytest.warns(UserWarning, match=f"'{name}' is deprecated.*backends.{backend}") as said:
+        assert getattr(tn, name) is getattr(getattr(tn.backends, where), asked)()
+    assert said[0].filename == __file__
+    assert (tn.has_lapack, tn.has_mkl, tn.has_openmp, tn.has_spectral) == (True, False, False, True)
+    assert not hasattr(tn, "has_nothing")
+
+
+def test_settings_of_a_gpu_leave_the_environment_of_a_program_as_it_is() -> None:
+    program = (
+        "import os, subprocess, sys, tenon as tn\n"
+        "before = dict(os.environ)\n"
+        "tn.backends.cudnn.benchmark = True\n"
+        "tn.backends.cuda.matmul.allow_tf32 = True\n"
+        "tn.use_deterministic_algorithms(True)\n"
+        "print(dict(os.environ) == before, tn.backends.cudnn.benchmark,\n"
+        "      tn.backends.cuda.matmul.allow_tf32)\n"
+        "import ctypes\n"
+        "read = ctypes.CDLL(None).getenv\n"
+        "read.restype = ctypes.c_char_p\n"
+        "print(read(b'TENON_CUDNN_BENCHMARK'), read(b'TENON_CUDA_TF32'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "True True True\nb'1' b'1'\n", done.stderr
+
+
 def test_modules_without_initialisation() -> None:
     made = nn.utils.skip_init(nn.Linear, 3, 2, dtype=tn.float64)
     assert made.weight.shape == (2, 3) and made.weight.dtype is tn.float64

@@ -349,6 +349,49 @@ def test_what_packages_import(tmp_path: Path) -> None:
     assert out.stdout == "well <class 'torch.DeviceObjType'>\n", out.stderr
 
 
+PLACES = """
+import pickle
+import torch
+import torch.nn.intrinsic.modules.fused as fused
+from torch.ao.nn.intrinsic.qat.modules.linear_relu import LinearReLU
+from torch.compiler import config
+from torch.cpu.amp.grad_scaler import GradScaler
+from torch.masked.maskedtensor.core import MaskedTensor, is_masked_tensor
+from torch.masked.maskedtensor.creation import masked_tensor
+from torch.multiprocessing.reductions import reduce_tensor
+from torch.nn.quantized.dynamic.modules.rnn import LSTM
+from torch.nn.quantized.modules.functional_modules import FloatFunctional
+from torch._dynamo.eval_frame import is_dynamo_supported
+from torch.backends import cusparselt, kleidiai, xnnpack
+
+assert fused.ConvReLU2d is torch.nn.intrinsic.ConvReLU2d
+assert LinearReLU is torch.ao.nn.intrinsic.qat.LinearReLU and LSTM is not torch.nn.LSTM
+assert config.recompile_limit == 8 and GradScaler is torch.cpu.amp.GradScaler
+two = masked_tensor(torch.ones(2), torch.tensor([True, False]))
+assert is_masked_tensor(two) and type(two) is MaskedTensor is torch.masked.MaskedTensor
+rebuild, parts = reduce_tensor(torch.arange(3.0))
+assert rebuild(*parts).tolist() == [0, 1, 2]
+assert FloatFunctional().add(torch.ones(1), 2).item() == 3 and is_dynamo_supported()
+assert not (cusparselt.is_available() or kleidiai.is_available() or xnnpack.enabled)
+assert cusparselt.version() is None is cusparselt.get_max_alg_id()
+assert torch.profiler.itt.is_available() is False
+try:
+    torch.profiler.itt.range_push("step")
+except RuntimeError as err:
+    assert "ITT" in str(err)
+raised = torch.multiprocessing.ProcessRaisedException
+assert pickle.loads(pickle.dumps(raised)) is raised
+assert not hasattr(torch.profiler, "no_such") and not hasattr(torch.masked, "no_such")
+print("well", raised)
+"""
+
+
+def test_modules_that_stand_elsewhere_here(tmp_path: Path) -> None:
+    out = run(tmp_path, PLACES)
+    want = "well <class 'torch.multiprocessing.spawn.ProcessRaisedException'>\n"
+    assert out.stdout == want, out.stderr
+
+
 C_NAMES = """
 import torch
 from tenon._torch import _C_names

@@ -10,6 +10,7 @@ import pytest
 import tenon as tn
 from tenon import futures, hub
 from tenon.utils import benchmark, dlpack
+from tenon.utils.file_baton import FileBaton
 
 
 def test_future_hands_over_values_and_errors() -> None:
@@ -26,6 +27,21 @@ def test_future_hands_over_values_and_errors() -> None:
         futures.Future().value()
     assert futures.wait_all([future, doubled]) == [21, 42]
     assert futures.collect_all([]).wait() == []
+
+
+def test_one_process_at_a_time_has_a_baton(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    mine, other = FileBaton(path), FileBaton(path, 0.01, warn_after_seconds=0.02)
+    assert mine.try_acquire() and not other.try_acquire() and Path(path).exists()
+    threading.Timer(0.2, mine.release).start()
+    with pytest.warns(UserWarning, match="Waited on lock file") as said:
+        other.wait()
+    assert len(said) == 1 and not Path(path).exists()
+    assert other.try_acquire()
+    other.release()
+    FileBaton(path).wait()
+    with pytest.raises(FileNotFoundError):
+        other.release()
 
 
 HUBCONF = '''

@@ -21,6 +21,10 @@ TN_API tn_status tn_device_set_current(tn_device device);
  * CPU's always do. A captured call keeps what was set when it was captured. */
 TN_API void tn_set_deterministic(int on);
 TN_API int tn_is_deterministic(void);
+/* Whether what the operators `empty`, `empty_like`, ... leave unset is filled meanwhile, with NaN,
+ * the largest integer or true; it is unless somebody says otherwise. */
+TN_API void tn_set_unset_filled(int on);
+TN_API int tn_is_unset_filled(void);
 
 /* ---- Graphs ------------------------------------------------------------------------------------
  * Work that is recorded once and made again often: the same kernels on the same memory, without

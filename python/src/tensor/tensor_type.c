@@ -1,4 +1,5 @@
 /* tensor_type.c: the type Tensor: how its objects end, and its slots. */
+#include <tenon/ops_create.h>
 #include <tenon/program.h>
 
 #include "binding_priv.h"
@@ -85,7 +86,6 @@ static PyObject *get_dict(PyObject *self, void *unused) {
 static tn_tensor *construct(PyObject *args) {
     Py_ssize_t n = PyTuple_Size(args);
     PyObject *first = n > 0 ? PyTuple_GetItem(args, 0) : NULL;
-    tn_device cpu = {0, 0};
     tn_tensor *t = NULL;
     if (n == 1 && tnp_is_tensor(first)) {
         tn_status st = tnp_alias_of(tnp_of(first), &t);
@@ -112,7 +112,7 @@ static tn_tensor *construct(PyObject *args) {
         if (r <= 0) return NULL;
     }
     bool sized = PyTuple_Size(args) > 0 || Py_TYPE(args) == tnp.size;
-    tn_status st = tn_tensor_new(tn_dtype_default(), cpu, sized ? (int32_t)n : 1, shape, &t);
+    tn_status st = tn_empty(tn_ints_of(shape, sized ? n : 1), -1, 0, TN_FORMAT_CONTIGUOUS, &t);
     return st == TN_OK ? t : tnp_raise(st);
 }
 

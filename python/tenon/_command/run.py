@@ -51,6 +51,14 @@ _ELSEWHERE = {
     "torch.profiler.profiler": f"{OURS}.profiler",
     "torch.multiprocessing.spawn": f"{OURS}.{INSIDE}.mp_spawn",
     "torch.signal.windows.windows": f"{OURS}.signal.windows",
+    "torch.profiler.itt": f"{OURS}.{INSIDE}.itt",
+    "torch.multiprocessing.reductions": f"{OURS}.{INSIDE}.mp_reductions",
+    "torch.compiler.config": f"{OURS}.{INSIDE}._dynamo.config",
+    "torch.cpu.amp.autocast_mode": f"{OURS}._device.cpu_amp",
+    "torch.cpu.amp.grad_scaler": f"{OURS}._device.cpu_amp",
+    "torch.masked.maskedtensor": f"{OURS}.masked",
+    "torch.masked.maskedtensor.core": f"{OURS}.masked",
+    "torch.masked.maskedtensor.creation": f"{OURS}.masked",
 }
 _PIPES = {  # files of pipes of theirs, by where ours are
     "iter.plain": ("callable", "combinatorics", "selecting", "utils"),
@@ -62,6 +70,26 @@ _ELSEWHERE |= {
     f"{OURS}.utils.data.datapipes.{place}"
     for place, names in _PIPES.items() for name in names
 }  # fmt: skip
+_LAYERS = {  # files of layers of whole numbers and of fused ones, by where ours are
+    "intrinsic": ("fused",),
+    "intrinsic.qat": ("conv_fused", "linear_fused", "linear_relu"),
+    "qat": ("conv", "linear"),
+    "quantized": ("conv", "functional_modules", "linear"),
+    "quantized.dynamic": ("linear", "rnn"),
+}
+_ELSEWHERE |= {
+    f"torch.{room}.{place}.modules{name}": f"{OURS}.ao.nn.{place}"
+    for room in ("nn", "ao.nn") for place, names in _LAYERS.items()
+    for name in ("", *(f".{name}" for name in names))
+}  # fmt: skip
+
+# Classes that stand in a module of theirs that is a part of ours.
+_CLASSES = {
+    "torch.multiprocessing": dict.fromkeys(
+        ("ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException"),
+        "torch.multiprocessing.spawn",
+    ),
+}
 
 # The packages that this process imports from here, with the releases that they seem to be.
 _SERVED: dict[str, str] = {}
@@ -139,8 +167,7 @@ def _rename_classes(module: ModuleType) -> None:
     # A module whose names are known by another one's name is not that other module.
     if module.__spec__ is not None and module.__spec__.name == module.__name__:
         sys.modules.setdefault(alias, module)
-    if any(name.startswith(alias + ".") for name in _ELSEWHERE):
-        names.setdefault("__path__", [])  # or nobody asks for what is inside
+    _show_inside(module, alias)
     shown = names.get("__all__", ()) if _is_public(module.__name__) else ()
     for name, value in list(names.items()):
         if not isinstance(value, type):
@@ -149,10 +176,32 @@ def _rename_classes(module: ModuleType) -> None:
             _resolve_annotations(value, names)
         if f"{value.__module__}.".startswith(f"{OURS}."):
             value.__module__ = THEIRS + value.__module__.removeprefix(OURS)
+        if name in _CLASSES.get(value.__module__, ()):
+            value.__module__ = _CLASSES[value.__module__][name]
         place = value.__module__
         if name in shown and place.startswith(THEIRS) and not _is_public(place):
             _resolve_annotations(value, vars(sys.modules.get(place, module)))
             value.__module__ = THEIRS + module.__name__.removeprefix(OURS)
+
+
+def _show_inside(module: ModuleType, alias: str) -> None:
+    """Modules that stand elsewhere here are attributes of the one that they belong to there."""
+    own = {alias, *(n for n, place in _ELSEWHERE.items() if place == module.__name__)}
+    inside = {n.rpartition(".")[2]: n for n in _ELSEWHERE if n.rpartition(".")[0] in own}
+    if not inside or alias == THEIRS:
+        return
+    names = vars(module)
+    names.setdefault("__path__", [])  # or nobody asks for what is inside
+    before = names.get("__getattr__")
+
+    def look_up(name: str) -> Any:
+        if name in inside:
+            return importlib.import_module(inside[name])
+        if before is not None:
+            return before(name)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+    names["__getattr__"] = look_up
 
 
 def _resolve_annotations(cls: type, names: dict[str, Any]) -> None:

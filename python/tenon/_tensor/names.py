@@ -3,6 +3,7 @@ there."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import tenon
@@ -195,6 +196,25 @@ def sym_ite(condition: Any, a: Any, b: Any) -> Any:
 def sym_sum(args: Any) -> Any:
     """The sum of sizes."""
     return sum(args)
+
+
+_BUILT = {
+    "has_cuda": "cuda.is_built", "has_cudnn": "cudnn.is_available",
+    "has_mkldnn": "mkldnn.is_available", "has_mps": "mps.is_built",
+}  # fmt: skip
+_PARTS = {"has_lapack": True, "has_mkl": False, "has_openmp": False, "has_spectral": True}
+
+
+def built(name: str) -> bool | None:
+    """What the package says of itself by an older name; None: it has no such name."""
+    if name not in _BUILT:
+        return _PARTS.get(name)
+    where, _, asked = _BUILT[name].partition(".")
+    warnings.warn(
+        f"'{name}' is deprecated, please use '{tenon.__name__}.backends.{_BUILT[name]}()'",
+        stacklevel=4,
+    )
+    return bool(getattr(getattr(tenon.backends, where), asked)())
 
 
 def is_autocast_cache_enabled() -> bool:

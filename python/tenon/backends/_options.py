@@ -16,10 +16,24 @@ from typing import Any
 frozen = False  # whether settings change in a `with` statement only
 
 
+_said: dict[str, str] = {}  # by this process, of which programs that list os.environ see nothing
+
+
+def text(variable: str) -> str | None:
+    """What a variable says; None: nothing."""
+    return _said.get(variable, os.environ.get(variable))
+
+
+def say(variable: str, value: int) -> None:
+    """Sets a variable for a plugin that is loaded later."""
+    _said[variable] = str(value)
+    os.putenv(variable, _said[variable])
+
+
 def get(variable: str, default: int) -> int:
     """The value of an option: the default, as for the plugin, where it is no number of 31 bits."""
     try:
-        value = int(os.environ.get(variable, default))
+        value = int(text(variable) or default)
     except ValueError:
         return default
     return value if 0 <= value < 2**31 else default
@@ -29,7 +43,7 @@ def put(name: str, variable: str, value: int) -> None:
     """Sets it, for a plugin that is in use and for one that is loaded later."""
     import tenon
 
-    os.environ[variable] = str(int(value))
+    say(variable, int(value))
     if any(p["name"] == "tenon-cuda" and p["active"] for p in tenon.plugins()):
         tenon.cuda._settings().set_option(name.encode(), int(value))
 

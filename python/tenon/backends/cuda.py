@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,7 +33,7 @@ class _Matmul:
     @property
     def allow_tf32(self) -> bool:
         """Whether products of float32 may be computed in TF32."""
-        return os.environ.get("TENON_CUDA_TF32") == "1"
+        return _options.text("TENON_CUDA_TF32") == "1"
 
     @allow_tf32.setter
     def allow_tf32(self, allow: bool) -> None:
@@ -42,7 +41,7 @@ class _Matmul:
         # still want to fork.
         import tenon
 
-        os.environ["TENON_CUDA_TF32"] = "1" if allow else "0"
+        _options.say("TENON_CUDA_TF32", int(bool(allow)))
         if any(p["name"] == "tenon-cuda" and p["active"] for p in tenon.plugins()):
             tenon.cuda._settings().allow_tf32(bool(allow))
 
