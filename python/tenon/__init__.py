@@ -253,7 +253,7 @@ def __getattr__(name: str) -> Any:
             globals()[name] = value
             return value
     if name.startswith("has_"):
-        built = importlib.import_module(f"{_HOME}._tensor.names").built(name)
+        built = _imported(f"{_HOME}._tensor.names").built(name)
         if built is not None:
             return built
     if name.endswith("Tensor"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import math
 import pickle
 import subprocess
 import sys
@@ -15,10 +16,13 @@ import numpy as np
 import pytest
 import tenon as tn
 from tenon import library, nn, return_types
+from tenon._torch._C_names import DispatchKey, _AutoDispatchBelowAutograd
+from tenon._torch._ops import HigherOrderOperator
 from tenon._torch._utils import ExceptionWrapper
 from tenon.nn import functional as F
 from tenon.nn.utils import _named_member_accessor as members
 from tenon.utils import _contextlib, _pytree
+from tenon.utils._python_dispatch import TorchDispatchMode
 from tenon.utils.data import DataLoader, dataloader, default_collate
 from tenon.utils.data._utils.collate import collate, default_collate_fn_map
 from tenon.utils.data._utils.worker import _generate_state
@@ -347,6 +351,84 @@ print("well", torch.DeviceObjType)
 def test_what_packages_import(tmp_path: Path) -> None:
     out = run(tmp_path, PROGRAM)
     assert out.stdout == "well <class 'torch.DeviceObjType'>\n", out.stderr
+
+
+# ---- Operators that take functions ------------------------------------------
+
+
+class Twice(HigherOrderOperator):
+    def __call__(self, f, x):
+        return super().__call__(f, x)
+
+
+class Plain(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_an_operator_that_takes_a_function_goes_by_its_implementations() -> None:
+    twice, x = Twice("twice"), tn.zeros(2, requires_grad=True)
+    with pytest.raises(TypeError, match="abstract"):
+        HigherOrderOperator("x")
+    with pytest.raises(NotImplementedError, match=r"twice at dispatch key DispatchKey.AutogradCPU"):
+        twice(tn.exp, x)
+    twice.py_impl(DispatchKey.CompositeExplicitAutograd)(lambda f, x: f(f(x)))
+    with pytest.raises(NotImplementedError, match="AutogradCPU"):  # the tape stands before it
+        twice(tn.exp, x)
+
+    @twice.py_autograd_impl
+    def recorded(f, x):
+        class Apply(tn.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                with _AutoDispatchBelowAutograd():
+                    return twice(f, x)
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * 7
+
+        return Apply.apply(x)
+
+    with pytest.raises(RuntimeError, match="Trying to override"):
+        twice.py_impl(DispatchKey.Autograd)(recorded)
+    result = twice(tn.exp, x)
+    result.sum().backward()
+    assert result.tolist() == pytest.approx([math.e] * 2) and x.grad.tolist() == [7, 7]
+    assert not twice(tn.exp, tn.zeros(2)).requires_grad and not _AutoDispatchBelowAutograd.inside()
+    assert (twice.name(), twice.namespace, twice.cacheable()) == ("twice", "higher_order", False)
+
+
+def test_modes_and_classes_have_implementations_of_such_operators() -> None:
+    op, x = Twice("op", cacheable=True), tn.ones(1)
+    op.py_impl(DispatchKey.CPU)(lambda f, x: "cpu")
+    op.fallthrough(DispatchKey.AutogradCPU)
+    assert op(None, x) == "cpu" and op.cacheable()
+    with pytest.raises(NotImplementedError, match="AutogradMeta"):
+        op(None, tn.ones(1, device="meta"))
+    with pytest.raises(NotImplementedError, match=r"no rule registered.*op and mode"), Plain():
+        op(None, x)
+    with pytest.raises(NotImplementedError, match="CompositeExplicitAutograd"):
+        op(None, 3)
+    op.py_impl(Plain)(lambda mode, f, x: type(mode))
+    with Plain():
+        assert op(None, x) is Plain
+
+    class Seen(Plain):
+        supports_higher_order_operators = True
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func is op, len(args)
+
+    with Seen():
+        assert op(None, x) == (True, 2)
+
+    class Named(tn.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func is op
+
+    assert op(None, x.as_subclass(Named)) is True
 
 
 PLACES = """

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import importlib
+import threading
 from typing import Any
 
 from tenon import _C
@@ -103,20 +104,42 @@ class Value:
 class _AutoDispatchBelowAutograd:
     """Inside it operators compute and nothing is recorded: kernels for Autograd call them so."""
 
+    _depths = threading.local()
+
+    @classmethod
+    def inside(cls) -> bool:
+        """Whether this thread is inside one."""
+        return getattr(cls._depths, "value", 0) > 0
+
+    def _deepen(self, by: int) -> None:
+        self._depths.value = getattr(self._depths, "value", 0) + by
+
     def __enter__(self) -> None:
         self._mode = _C.no_grad()
         self._mode.__enter__()
+        self._deepen(1)
 
     def __exit__(self, *exc: object) -> None:
+        self._deepen(-1)
         self._mode.__exit__(*exc)
 
 
 class DispatchKey(enum.Enum):
-    """Kinds of kernels that a call may be kept from."""
+    """Kinds of kernels that a call may be kept from, or that a package has implementations for."""
 
     AutocastCPU = "cpu"
     AutocastCUDA = "cuda"
     AutocastXPU = "xpu"
+    Autograd = "Autograd"
+    CompositeExplicitAutograd = "CompositeExplicitAutograd"
+    CompositeImplicitAutograd = "CompositeImplicitAutograd"
+    Functionalize = "Functionalize"
+    AutogradCPU = "AutogradCPU"
+    AutogradCUDA = "AutogradCUDA"
+    AutogradMeta = "AutogradMeta"
+    CPU = "CPU"
+    CUDA = "CUDA"
+    Meta = "Meta"
 
 
 class DispatchKeySet:
@@ -137,7 +160,7 @@ class _ExcludeDispatchKeyGuard:
     """Inside it no kernels of these kinds run: autocast for the devices is off."""
 
     def __init__(self, keys: DispatchKeySet) -> None:
-        self._devices = [key.value for key in keys._keys]
+        self._devices = [k.value for k in keys._keys if k.name.startswith("Autocast")]
 
     def __enter__(self) -> None:
         from tenon import amp
