@@ -21,6 +21,7 @@ from tenon._torch._ops import HigherOrderOperator
 from tenon._torch._utils import ExceptionWrapper
 from tenon.nn import functional as F
 from tenon.nn.utils import _named_member_accessor as members
+from tenon.testing._comparison import default_tolerances, get_tolerances
 from tenon.utils import _contextlib, _pytree
 from tenon.utils._python_dispatch import TorchDispatchMode
 from tenon.utils.data import DataLoader, dataloader, default_collate
@@ -351,6 +352,35 @@ print("well", torch.DeviceObjType)
 def test_what_packages_import(tmp_path: Path) -> None:
     out = run(tmp_path, PROGRAM)
     assert out.stdout == "well <class 'torch.DeviceObjType'>\n", out.stderr
+
+
+def test_a_device_is_made_by_the_name_that_it_has_in_older_programs() -> None:
+    cpu = tn.device("cpu")
+    assert tn.device(device="cpu") == cpu and tn.device(device=cpu) is cpu
+    for odd in ({"device": None}, {"device": "cuda", "index": 1}, {"device": "cpu", "type": ""}):
+        with pytest.raises(TypeError):
+            tn.device(**odd)
+    with pytest.raises(TypeError):
+        tn.device("cpu", device="cpu")
+
+
+def test_the_dictionaries_of_a_module_make_plain_ones() -> None:
+    layer = nn.Linear(2, 2)
+    for slots in (layer._parameters, layer._buffers, layer._modules):
+        made = type(slots)((k, v) for k, v in slots.items())
+        assert type(made) is dict and made == dict(slots)
+    assert type(type(slots)()) is dict and type(layer._parameters) is not dict
+
+
+def test_tolerances_of_dtypes() -> None:
+    # torch.testing._comparison.get_tolerances
+    assert get_tolerances(tn.float64, tn.ones(1), rtol=None, atol=None) == (1.3e-6, 1e-5)
+    assert get_tolerances(tn.float16, rtol=0.5, atol=0.0) == (0.5, 0.0)
+    assert default_tolerances(tn.int64) == (0.0, 0.0)
+    with pytest.raises(ValueError, match="but got no atol"):
+        get_tolerances(tn.float16, rtol=0.5, atol=None)
+    with pytest.raises(TypeError, match="torch.Tensor or a torch.dtype"):
+        default_tolerances("float32")
 
 
 # ---- Operators that take functions ------------------------------------------

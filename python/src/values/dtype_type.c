@@ -221,10 +221,13 @@ static PyObject *device_from_text(PyObject *text) {
 }
 
 static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"type", "index", NULL};
+    static char *names[] = {"type", "index", NULL}, *whole[] = {"device", NULL};
     PyObject *what = NULL, *index = Py_None;
+    bool is_whole = kwargs && PyDict_GetItemString(kwargs, "device") != NULL;
     (void)type;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", names, &what, &index)) return NULL;
+    if (is_whole ? !PyArg_ParseTupleAndKeywords(args, kwargs, "O:device", whole, &what)
+                 : !PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", names, &what, &index))
+        return NULL;
     if (Py_TYPE(what) == tnp.device && index == Py_None) {
         Py_INCREF(what);
         return what;

@@ -54,8 +54,31 @@ class _Rules:
         """rtol and atol: as given, else the widest of the dtypes'."""
         if self.given:
             return self.given
-        rows = [TOLERANCES.get(repr(d).rpartition(".")[2], (0.0, 0.0)) for d in dtypes]
-        return max(r for r, _ in rows), max(a for _, a in rows)
+        return default_tolerances(*dtypes)
+
+
+def default_tolerances(*inputs: Tensor | tenon.dtype) -> tuple[float, float]:
+    """The widest rtol and atol of dtypes, or of those of tensors."""
+    dtypes = [x.dtype if isinstance(x, Tensor) else x for x in inputs]
+    for kind in (type(x) for x in dtypes if not isinstance(x, tenon.dtype)):
+        raise TypeError(f"Expected a torch.Tensor or a torch.dtype, but got {kind} instead.")
+    rows = [TOLERANCES.get(repr(d).rpartition(".")[2], (0.0, 0.0)) for d in dtypes]
+    return max(r for r, _ in rows), max(a for _, a in rows)
+
+
+def get_tolerances(
+    *inputs: Tensor | tenon.dtype, rtol: float | None, atol: float | None, id: Any = ()
+) -> tuple[float, float]:
+    """rtol and atol where both are given, else default_tolerances."""
+    del id
+    if rtol is not None and atol is not None:
+        return rtol, atol
+    if rtol is not None or atol is not None:
+        missing = "rtol" if rtol is None else "atol"
+        raise ValueError(
+            f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}."
+        )
+    return default_tolerances(*inputs)
 
 
 def _placed(text: str, place: str) -> str:

@@ -36,10 +36,13 @@ class Slots(dict[Any, Any]):
     __slots__ = ("_owner",)
     _is_node_of = dict  # for trees (utils/_pytree.py) it is one
 
-    def __init__(self, owner: Any = (), entries: Mapping[str, Any] | Iterable[Any] = ()) -> None:
-        alone = not isinstance(owner, SlotsMixin)  # type(slots)(entries): a dictionary, as any
-        super().__init__(owner if alone else entries)
-        mirrored = not alone and type(owner).__getattr__ is SlotsMixin.__getattr__
+    def __new__(cls, owner: Any = (), entries: Any = ()) -> Any:
+        # type(slots)(entries): a plain dictionary, which libraries of trees go into.
+        return super().__new__(cls) if isinstance(owner, SlotsMixin) else dict(owner)
+
+    def __init__(self, owner: Any, entries: Mapping[str, Any] | Iterable[Any] = ()) -> None:
+        super().__init__(entries)
+        mirrored = type(owner).__getattr__ is SlotsMixin.__getattr__
         self._owner = weakref.ref(owner) if mirrored else None
         if self:
             self._attributes().update(self)
