@@ -7,10 +7,11 @@ import sys
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 dist.init_process_group(sys.argv[1])
 
@@ -240,6 +241,61 @@ def check_parameters_that_stay_whole_after_backward() -> None:
             for optimizer in (own, plain):
                 optimizer.step()
                 optimizer.zero_grad()
+
+
+def check_other_parameters_in_their_place() -> None:
+    """load_state_dict(assign=True) gives a model the tensors of the state, which it uses then."""
+    seen = []
+    alone, cut = blocks(seen), blocks(seen)
+    for block in cut.blocks:
+        fully_shard(block)
+    mesh = fully_shard(cut).blocks[0].up.weight.device_mesh
+    with torch.no_grad():
+        for p in alone.parameters():
+            p.mul_(2).add_(0.1)
+    state = {n: distribute_tensor(p, mesh, [Shard(0)]) for n, p in alone.state_dict().items()}
+    cut.load_state_dict(state, assign=True)
+    passes(alone, cut, seen)
+    for model in (alone, cut):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        model(torch.ones(2, 4, dtype=torch.float64)).square().sum().backward()
+        optimizer.step()
+        model.zero_grad()
+    passes(alone, cut, seen)
+    for wrong in (3, 0, -1, "2"):
+        try:
+            fully_shard(blocks(seen), reshard_after_forward=wrong)
+        except ValueError as err:
+            assert "reshard_after_forward" in str(err), err
+        else:
+            raise AssertionError(wrong)
+    cut = fully_shard(blocks(seen), reshard_after_forward=1)
+    cut(torch.ones(2, 4, dtype=torch.float64))
+    assert not isinstance(cut.blocks[0].up.weight, DTensor)
+    cut.reset_iter_state()
+    assert isinstance(cut.blocks[0].up.weight, DTensor)
+
+
+def check_copies_that_are_added_later() -> None:
+    """Ranks with the same part may add their sums of gradients up after several passes."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("copies", "cut"))
+    seen = []
+    for drops in (False, True):
+        alone, cut = blocks(seen), blocks(seen)
+        for block in cut.blocks:
+            fully_shard(block, mesh=mesh)
+        fully_shard(cut, mesh=mesh)
+        for last in (False, True):
+            cut.set_requires_all_reduce(last)
+            x = torch.linspace(-1, 1 + last + dist.get_rank(), 8, dtype=torch.float64).view(2, 4)
+            cut(x).square().sum().backward()
+            assert last or cut.blocks[0].up.weight.grad is None
+            if drops and not last:
+                cut.reset_iter_state()
+            for rank in range(4) if last or not drops else ():
+                x = torch.linspace(-1, 1 + last + rank, 8, dtype=torch.float64).view(2, 4)
+                (alone(x).square().sum() / 4).backward()
+        gradients_are_alike(alone, cut)
 
 
 for name, check in list(globals().items()):

@@ -17,6 +17,7 @@ from ranks import run
         ("sharding.py", "local_steps"),
         ("sharding.py", "functional"),
         ("sharding.py", "replicated"),
+        ("ddp_passes.py", ""),
         ("dtensors.py", "elementwise"),
         ("dtensors.py", "products"),
         ("dtensors.py", "reductions"),
@@ -60,6 +61,7 @@ from ranks import run
         ("fsdp.py", "what_mixed"),
         ("fsdp.py", "modules"),
         ("fsdp.py", "mistakes"),
+        ("fsdp_passes.py", "other"),
         ("fsdp_passes.py", "gathers"),
         ("fsdp_passes.py", "sums"),
         ("fsdp_passes.py", "a_pass_that_fails"),
@@ -86,6 +88,7 @@ def test_a_mesh_of_two_dimensions() -> None:
     checks = ("products", "layouts", "averages", "gradients_that", "new_tensors", "norms")
     assert run("gloo", 4, "dtensors.py", *checks).count("ok") == 4
     assert run("gloo", 4, "fsdp.py", "hybrid_mesh", "mesh_of_tensors").count("ok") == 4
+    assert run("gloo", 4, "fsdp_passes.py", "copies").count("ok") == 4
 
 
 @pytest.mark.slow

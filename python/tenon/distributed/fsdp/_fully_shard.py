@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any, cast
 
 import tenon
-from tenon import distributed
+from tenon import Tensor, distributed
 from tenon.autograd import Variable
 from tenon.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tenon.distributed.fsdp import _ahead, _unit
@@ -34,6 +34,8 @@ class _State:
     ) -> None:  # fmt: skip
         self.owned, self.unit, self.policy, self.reshards = owned, unit, policy, reshards
         self.sharded = [o.param for o in owned]
+        for i, piece in enumerate(unit.pieces):
+            piece.part = functools.partial(self._part, i)
         self.inner = inner  # how the parameters lay before, those that were DTensors
         self.modules = {id(m) for m in modules}
         self.waiting: set[int] = set()  # those that are still to run in this forward
@@ -41,6 +43,20 @@ class _State:
         self.reshards_after_backward = True
         self.ending = False  # the backward pass that goes on will call `_end_pass`
         self.depth = 0
+
+    def _part(self, number: int) -> Tensor:
+        return self.sharded[number].to_local()
+
+    def adopt(self) -> None:
+        """Parameters that were put in the place of its own, cut as those are, become its own."""
+        if self.wholes is not None:
+            return
+        for i, own in enumerate(self.owned):
+            module, name = own.places[0]
+            found = module._parameters[name]
+            if isinstance(found, DTensor) and found is not own.param:
+                own.param = self.sharded[i] = found
+        _unit.place(self.owned, self.sharded)
 
     def show(self, wholes: list[Any]) -> None:
         self.wholes = wholes
@@ -141,6 +157,20 @@ class FSDPModule:
 
     set_reduce_scatter_divide_factor = set_gradient_divide_factor
 
+    def reset_iter_state(self) -> None:
+        """Drops what a pass that failed has left: whole parameters, gradients that wait."""
+        for state in self._states(True):
+            state.unit.forget_gradients()
+            state.hide()
+
+    def set_force_sum_reduction_for_comms(self, enable: bool) -> None:
+        """Taken: gradients are always summed and divided after."""
+
+    def set_separate_reduce_scatter_group(
+        self, enable: bool = True, *, recurse: bool = True
+    ) -> None:
+        """Taken: a group's exchanges have their order."""
+
     def set_is_last_backward(self, is_last_backward: bool) -> None:
         """Taken: every backward ends what it began."""
 
@@ -163,7 +193,7 @@ class FSDPModule:
 def _units_of(modules: list[Any]) -> list[Unit]:
     for m in modules:
         if not isinstance(m, FSDPModule):
-            raise ValueError(f"FSDP requires FSDPModule but got {type(m)}")
+            raise ValueError(f"Expects FSDPModule but got {type(m)}: {m}")
     return [m._fsdp_state.unit for m in modules]
 
 
@@ -257,6 +287,24 @@ def _within(outer: Spec, inner: Spec) -> Spec:
             for p in outer.placements]  # fmt: skip
     mesh = DeviceMesh._concatenate([outer.mesh, inner.mesh])
     return Spec(mesh, (*late, *inner.placements), inner.shape)
+
+
+def _reshards(asked: bool | int | None, parts: int) -> bool:
+    """Whether forward lets go of the whole. A number of ranks that keep it among them does so,
+    too, unless it is 1."""
+    if asked is None or isinstance(asked, bool):
+        return asked is not False
+    if not isinstance(asked, int):
+        raise ValueError(
+            f"reshard_after_forward should be a bool or an int representing the group size to "
+            f"reshard to, not {asked}"
+        )
+    if asked < 1 or asked > parts or parts % asked:
+        raise ValueError(
+            "If passing reshard_after_forward as an int, it should be a factor of "
+            f"{parts}, not {asked}"
+        )
+    return asked != 1
 
 
 def _cut(own: _unit.Owned, chooses: Callable[[Any], Shard | None] | None) -> Shard:
@@ -353,7 +401,7 @@ def fully_shard(
         pieces.append(Piece(tuple(whole.shape), own.param.to_local, whole.dtype, trained, cut.dim))
     precision = Precision(mp_policy.param_dtype, mp_policy.reduce_dtype)
     unit = _Receiving(pieces, groups, precision, device)
-    reshards = True if reshard_after_forward is None else bool(reshard_after_forward)
+    reshards = _reshards(reshard_after_forward, groups.parts)
     state = _State(owned, unit, mp_policy, reshards, inner, modules)
     unit.after = state.received
     _unit.place(owned, state.sharded)
@@ -366,6 +414,7 @@ def fully_shard(
         target.__dict__["_fsdp_state"] = state
         target.register_state_dict_pre_hook(_cut_again)
         target.register_load_state_dict_pre_hook(_cut_again)
+        target.register_load_state_dict_post_hook(_adopt)
     return module
 
 
@@ -374,6 +423,11 @@ def _cut_again(module: FSDPModule, *args: Any) -> None:
     backward."""
     if module._fsdp_state.wholes is not None:
         module.reshard()
+
+
+def _adopt(module: FSDPModule, keys: Any) -> None:
+    """load_state_dict(assign=True) has put others in the place of the parameters."""
+    module._fsdp_state.adopt()
 
 
 def _state_of(module: Any) -> _State | None:

@@ -66,14 +66,21 @@ class _Sums:
         )
         return _Table(places, whole, mine, work)
 
-    def parts(self) -> list[Tensor]:
-        """This rank's, when they have come."""
+    def parts(self) -> list[Tensor | None]:
+        """This rank's, when they have come; None: they wait for a later pass."""
         unit = self.unit
-        result: dict[int, Tensor] = {}
+        result: list[Tensor | None] = [None] * len(self.numbers)
         for table in self.tables:
             if table.work is not None:
                 table.work.wait()
-            if unit.groups.copies > 1 and unit.reduces_copies:
+            if unit.groups.copies > 1:
+                key = tuple(self.numbers[at] for at in table.places)
+                before = unit.partial.pop(key, None)
+                if before is not None:
+                    table.mine.add_(before)
+                if not unit.reduces_copies:
+                    unit.partial[key] = table.mine
+                    continue
                 distributed.all_reduce(table.mine, ReduceOp.SUM, unit.groups.same)
             mine = table.mine.div_(unit.divisor or unit.groups.parts * unit.groups.copies)
             start, layout = 0, self._layout(table.places)
@@ -84,7 +91,7 @@ class _Sums:
                 result[at] = part.to(dtype=kept, device=piece.part().device).clone()
                 start += full * row
         self.tables.clear()
-        return [result[at] for at in range(len(self.numbers))]
+        return result
 
     def hand_over(self) -> None:
         """Gives them to the parameters, unless that was done."""
@@ -94,7 +101,9 @@ class _Sums:
             found = self.parts()
         with tenon.enable_grad():
             parts = [self.unit.pieces[i].part() for i in self.numbers]
-        taken = [(p, g) for p, g in zip(parts, found, strict=True) if p.requires_grad]
+        taken = [
+            (p, g) for p, g in zip(parts, found, strict=True) if g is not None and p.requires_grad
+        ]
         if taken:
             backward(*map(list, zip(*taken, strict=True)))
 

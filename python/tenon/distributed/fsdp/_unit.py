@@ -135,6 +135,8 @@ class Unit:
 
     def __post_init__(self) -> None:
         self._pending: dict[int, Tensor] = {}  # gradients that were not exchanged yet
+        # Sums that ranks with the same part have not added up yet, by the pieces they are of.
+        self.partial: dict[tuple[int, ...], Tensor] = {}
         self._again: dict[int, Tensor] = {}  # what backward has gathered
         self._live: dict[int, tuple[int, int]] = {}  # piece -> (address, bytes) of this forward
         self._coming: _Gathering | None = None  # all pieces, begun ahead
@@ -275,6 +277,11 @@ class Unit:
             self._again.update(zip(numbers, self.gather(numbers), strict=True))
             _ahead.gathered(self)
         return self._again[number]
+
+    def forget_gradients(self) -> None:
+        """Drops what waits for a later pass."""
+        self._pending.clear()
+        self.partial.clear()
 
     def let_go(self) -> None:
         """Forgets what backward has gathered."""

@@ -7,11 +7,13 @@ every process reduces the same numbers in the same order whatever order its grad
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tenon
 from tenon import Tensor, distributed
+from tenon.autograd import Variable
 from tenon.nn.parameter import Parameter
 
 _FIRST_BUCKET_BYTES = 1 << 20
@@ -104,9 +106,11 @@ class Reducer:
         bucket_bytes: int,
         as_views: bool,
         finds_unused: bool,
+        static: bool,
     ) -> None:
         self.names = {id(p): name for name, p in named}
-        self.group, self.as_views, self.finds_unused = group, as_views, finds_unused
+        self.group, self.as_views = group, as_views
+        self.finds_unused, self.static = finds_unused, static
         rows = layout([p for _, p in named], bucket_bytes)
         self.buckets: list[GradBucket] = []
         for row in rows:
@@ -121,6 +125,10 @@ class Reducer:
         self._enabled = False
         self._ready: set[int] = set()
         self._next = 0
+        self._arrivals: Counter[int] = Counter()  # gradients of this pass, where it is counted
+        self._counts: Counter[int] | None = None  # those of any pass of a static graph
+        self._counting = False
+        self._unused: list[Parameter] = []  # not yet marked in this pass
         self._used: Tensor | None = None
         self._used_work: Any = None
         self._handles = [p.register_post_accumulate_grad_hook(self._arrived) for _, p in named]
@@ -131,30 +139,78 @@ class Reducer:
         """Before backward. outputs: what a search for unused parameters starts from."""
         if self._enabled and self._ready and len(self._ready) < len(self.names):
             self._fail_unfinished()
-        self._enabled, self._next = True, 0
+        self._enabled, self._next, self._counting = True, 0, False
         self._ready.clear()
+        self._arrivals.clear()
         for bucket in self.buckets:
             bucket.pending, bucket.future = len(bucket._parameters), None
-        if not self.finds_unused:
-            return
-        reached = leaves_of(outputs or ())
-        order = [id(p) for bucket in self.buckets for p in bucket._parameters]
-        self._used = tenon.tensor([i in reached for i in order], dtype=tenon.uint8, device="cpu")
+        if self.static and self._counts is None:
+            for t in outputs or ():
+                if t.requires_grad:
+                    t.register_hook(self._count)
+        elif self.static:
+            self._expect(set(self._counts or ()))
+        elif self.finds_unused:
+            self._expect(leaves_of(outputs or ()))
+
+    def _expect(self, reached: set[int]) -> None:
+        """The parameters that this pass reaches. The others are marked when its first gradient
+        comes: until then a program may let go of what they have."""
+        parameters = [p for bucket in self.buckets for p in bucket._parameters]
+        used = [id(p) in reached for p in parameters]
+        self._used = tenon.tensor(used, dtype=tenon.uint8, device="cpu")
+        self._unused = [p for p, there in zip(parameters, used, strict=True) if not there]
+        if not any(used):
+            self._mark_unused()
+
+    def _mark_unused(self) -> None:
+        """What they have, from passes that were not exchanged, counts as their gradient."""
+        unused, self._unused = self._unused, []
+        for p in unused:
+            self._mark(p, p.grad)
+
+    # ---- The first pass of a static graph, in which parts may be computed again ----
+
+    def _count(self, grad: Any = None) -> None:
+        if self._enabled and not self._counting:
+            self._counting = True
+            Variable._execution_engine.queue_callback(self._end_counting)
+
+    def _end_counting(self) -> None:
+        self._counting = False
+        self._counts = Counter(self._arrivals)
+        self._expect(set(self._counts))
+        self._mark_unused()
         for bucket in self.buckets:
             for p in bucket._parameters:
-                if id(p) not in reached:
-                    self._mark(p, None)
+                if id(p) in self._counts:
+                    self._mark(p, p.grad)
 
     def skip(self) -> None:
         """The gradients of the next backward stay in this process."""
         self._enabled = False
 
     def _arrived(self, parameter: Parameter) -> None:
-        if self._enabled:
-            self._mark(parameter, parameter.grad)
+        if not self._enabled:
+            return
+        if self.static:
+            self._arrivals[id(parameter)] += 1
+            if self._counts is None:
+                self._count()
+                return
+            if self._arrivals[id(parameter)] < self._counts[id(parameter)]:
+                return
+        self._mark_unused()
+        self._mark(parameter, parameter.grad)
 
     def _mark(self, parameter: Parameter, grad: Tensor | None) -> None:
         bucket, i = self._place[id(parameter)]
+        if id(parameter) in self._ready and self.static:
+            raise RuntimeError(
+                "Your training graph has changed in this iteration: parameter "
+                f"'{self.names[id(parameter)]}' got another number of gradients than in the first "
+                "one. This is not compatible with static_graph set to True."
+            )
         if id(parameter) in self._ready:
             raise RuntimeError(
                 "Expected to mark a variable ready only once: parameter "

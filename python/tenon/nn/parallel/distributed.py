@@ -114,14 +114,14 @@ class DistributedDataParallel(Module, Joinable):
             self._check_alike(ignored)
             self._share([
                 *(p for n, p in module.named_parameters() if n not in ignored),
-                *self._buffers_to_share,
+                *(self._buffers_to_share if broadcast_buffers else ()),
             ])  # fmt: skip
         self._make_reducer()
 
     def _make_reducer(self) -> None:
         self._reducer = Reducer(
             self._named, self.process_group, self._bucket_bytes, self.gradient_as_bucket_view,
-            self.find_unused_parameters or self.static_graph,
+            self.find_unused_parameters or self.static_graph, self.static_graph,
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
@@ -279,7 +279,7 @@ class DistributedDataParallel(Module, Joinable):
         """Every pass uses the same parameters."""
         self.static_graph = True
         if self._reducer is not None:
-            self._reducer.finds_unused = True
+            self._reducer.finds_unused = self._reducer.static = True
 
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(module: Module, names: Any) -> None:
