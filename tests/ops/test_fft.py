@@ -135,6 +135,26 @@ def test_same_bits_on_any_number_of_threads() -> None:
         )
 
 
+@pytest.mark.parametrize("dims", [(-2, -1), (-1, -2), (2, 3), (1, 3), (1, 2), (0, 3)])
+def test_images_that_the_caches_do_not_hold_together(dims: tuple[int, int]) -> None:
+    real = np.transpose(numbers((10, 96, 3, 160), "float64"), (0, 2, 1, 3))
+    several = real + 1j * np.flip(real, 3)
+    before = tn.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            tn.set_num_threads(threads)
+            half = np.fft.rfftn(real, axes=dims)
+            size = [real.shape[d] for d in dims]
+            close(fft.rfftn(tn.from_numpy(real), dim=dims), half)
+            close(fft.irfftn(tn.from_numpy(half), size, dim=dims), real)
+            z = tn.from_numpy(several)
+            close(fft.fftn(z, dim=dims), np.fft.fftn(several, axes=dims))
+            close(fft.ifftn(z, dim=dims, norm="ortho"),
+                  np.fft.ifftn(several, axes=dims, norm="ortho"))  # fmt: skip
+    finally:
+        tn.set_num_threads(before)
+
+
 def test_long_lines() -> None:
     for n in (1 << 18, 3 * 5 * 7 * 11 * 13 * 17, 100003, 2 * 50021):
         x = numbers((n,), "complex64")
