@@ -192,6 +192,10 @@ TILE_TARGET static void TILE(block_tile)(const gemm_args *g, int64_t e, int64_t 
                                          int64_t cs, const void *panel, int64_t k) {
     enum { WIDTH = VECTORS * TILE_LANES };
     TILE_T sums[TILE_ROWS][WIDTH], turned[WIDTH * TILE_ROWS];
+    /* The result is far away where it is large, and wanted as soon as the sums are there. */
+    const TILE_T *c = (const TILE_T *)g->c + e * g->c_bs + i * g->c_rs + j * g->c_cs;
+    for (int64_t r = 0; r < m && g->c_cs == 1; r++, c += g->c_rs)
+        for (int64_t q = 0; q < n; q += TILE_LANES) __builtin_prefetch(c + q, 0, 2);
     switch ((n + TILE_LANES - 1) / TILE_LANES) {
     case 1: TILE(row_tile)(TILE_ROWS, 1, strip, rs, cs, panel, WIDTH, k, TILE_LANES, sums); break;
     case 2: TILE(row_tile)(TILE_ROWS, 2, strip, rs, cs, panel, WIDTH, k, TILE_LANES, sums); break;
