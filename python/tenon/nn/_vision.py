@@ -368,6 +368,8 @@ def _resized(
         half = 0.5 if mode == "nearest-exact" else 0.0
         for d in range(spatial):
             factor = factors[d] if factors else None
+            if spatial == 2 and not half and size[d] in (input.size(d + 2), 2 * input.size(d + 2)):
+                factor = None  # planes of the same size and of twice the size are copies
             input = input.index_select(d + 2, _nearest(input, d + 2, size[d], half, factor))
         return input
     raise _no_such_resize(input, mode)
@@ -388,20 +390,21 @@ def _nearest(input: Tensor, dim: int, new: int, half: float, factor: float | Non
 def _weighted(
     input: Tensor, size: Any, align_corners: bool, factors: Any, weights: Callable[..., Tensor]
 ) -> Tensor:
-    """An image whose columns, then rows, are sums of the input's."""
+    """An image whose columns, then rows, are sums of the input's, where their number changes."""
     if input.dtype in (tenon.float16, tenon.bfloat16):
         return _weighted(input.float(), size, align_corners, factors, weights).to(input.dtype)
     result = input
     for dim in (-1, -2):
+        if size[dim] == input.size(dim):
+            continue
         factor = factors[dim] if factors else None
-        if input.dtype is not tenon.uint8:
-            matrix = weights(input.size(dim), size[dim], align_corners, factor)
-            matrix = matrix.to(input.device, input.dtype)
+        matrix = weights(input.size(dim), size[dim], align_corners, factor).to(input.device)
+        if input.dtype is tenon.uint8:
+            result = _of_bytes(result, matrix, dim)
+        else:
+            matrix = matrix.to(input.dtype)
             result = result @ matrix.t() if dim == -1 else matrix @ result
-        elif size[dim] != input.size(dim):
-            matrix = weights(input.size(dim), size[dim], align_corners, factor)
-            result = _of_bytes(result, matrix.to(input.device), dim)
-    return result
+    return result.clone() if result is input else result
 
 
 def _of_bytes(input: Tensor, weights: Tensor, dim: int) -> Tensor:
