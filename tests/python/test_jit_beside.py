@@ -371,6 +371,66 @@ def hints_of_sizes(t: Any) -> Any:
     return [*said, bases(export.export, looks, (x,)), made.dialect]
 
 
+def said_of(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """The class and the first line of an error."""
+    try:
+        fn(*args, **kwargs)
+    except Exception as err:
+        return type(err).__name__, str(err).split("\n")[0].split(" For more information")[0]
+    return "taken"
+
+
+def sizes_that_do_not_fit(t: Any) -> Any:
+    """What is said of sizes goes with the arguments, each in its place, and with their sizes."""
+    export = importlib.import_module(f"{t.__name__}.export")
+    dim = export.Dim
+    d, x, y = dim("d", min=2), t.ones(4, 3), t.ones(5, 3)
+    pair = module_of(t, lambda self, x, y: (x * 2, y * 3))
+    given = (
+        {"x": {0: d}}, {"x": {0: d}, "y": None, "z": None}, {"k": {0: d}, "y": None}, ({0: d},),
+        ({0: d}, None, None), {"x": {0: d}, "y": {0: dim("d", min=3)}}, {"x": {0: "a"}, "y": None},
+        {"x": {0: 5}, "y": None}, {"x": {0: 4}, "y": None}, {"x": 3, "y": None},
+        {"x": {0: d}, "y": {0: d}}, {"x": {0: dim("q", min=6)}, "y": None}, ({0: d}, (d, None, 3)),
+        {"x": {0: dim("q", min=2, max=3)}, "y": None}, ({7: d}, None), ({0: dim("n")}, {0: d}),
+    )  # fmt: skip
+    told = [said_of(export.export, pair, (x, y), dynamic_shapes=g) for g in given]
+    said: list[Any] = [s if s == "taken" or s[0] != "IndexError" else s[0] for s in told]
+    # A Dim's least size is told of as 2 where the module would take another course below.
+    said = [(s[0], s[1].replace("Dim('d')", "Dim('d', min=2)")) if len(s) == 2 else s for s in said]
+    nested = module_of(t, lambda self, x, ys: (x + ys[0], ys[1]["a"] * 2))
+    inputs = t.ones(4), [t.ones(4), {"a": t.ones(3)}]
+    for ys in (
+        [{0: d}, {"a": None}], [{0: d}], [{0: d}, {"b": None}], ({0: d}, {"a": None}), None,
+        [{0: d}, None],
+    ):  # fmt: skip
+        said.append(said_of(export.export, nested, inputs, dynamic_shapes={"x": {0: d}, "ys": ys}))
+    return said
+
+
+def texts_of_exports(t: Any) -> Any:
+    """What print shows of an exported program but for the lines of sources."""
+    export = importlib.import_module(f"{t.__name__}.export")
+
+    class Net(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = t.nn.Linear(3, 2)
+            self.register_buffer("n", t.zeros((), dtype=t.int64))
+            self.register_buffer("spare", t.zeros(2, dtype=t.bfloat16), persistent=False)
+            self.c = t.ones(2, dtype=t.float64)
+
+        def forward(self, x: Any, k: Any) -> Any:
+            return {"a": self.fc(x) + self.spare + k}, self.n * 2, self.c > 0, k
+
+    made = export.export(Net(), (t.ones(4, 3), 2))
+    told = [v for v in str(made).splitlines() if v.strip() and not v.strip().startswith("#")]
+    specs = [*made.graph_signature.input_specs, *made.graph_signature.output_specs]
+    batch = {"x": {0: export.Dim("b", max=9)}, "k": None}
+    free = export.export(Net(), (t.ones(4, 3), 2), dynamic_shapes=batch)
+    bounds = [str(v) for v in free.range_constraints.values()]
+    return [*told, *map(str, specs), str(made.graph_signature), bounds]
+
+
 def gradients_of_branches(t: Any) -> Any:
     """No gradient comes from a branch that is not taken, whatever it would be there."""
     export = importlib.import_module(f"{t.__name__}.export")
@@ -525,7 +585,8 @@ PROGRAMS = {
         words_of_scripts, marks_of_scripts, exported_programs,
         parameters_that_are_not_trained, exported_files, free_sizes,
         frozen_scripts, not_in_scripts, texts_as_scripts, trees_of_exports, hints_of_sizes,
-        gradients_of_branches, gradients_of_captured, errors_of_scripts,
+        sizes_that_do_not_fit, texts_of_exports, gradients_of_branches, gradients_of_captured,
+        errors_of_scripts,
     )
 }  # fmt: skip
 

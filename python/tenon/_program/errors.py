@@ -49,6 +49,10 @@ class GuardOnDataDependentSymNode(RuntimeError):
     """The course of a program depends on values of its tensors."""
 
 
+class ConstraintViolationError(RuntimeError):
+    """A size of the example is not what was said of it."""
+
+
 # Of those that follow none is raised; programs name them in `except`.
 
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 import tenon
-from tenon._program.errors import UserError, UserErrorType
+from tenon._program.errors import ConstraintViolationError, UserError, UserErrorType
 from tenon.nn import Module
 from tenon.utils import _pytree
 
@@ -171,45 +171,92 @@ def _bound(m: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     return dict(inspect.signature(target).bind(*args, **kwargs).arguments)
 
 
-def _of_tensor(given: Any, rank: int, where: str) -> dict[int, Any]:
+def _mismatch(text: str) -> UserError:
+    return UserError(
+        UserErrorType.INVALID_INPUT,
+        f"Detected mismatch between the structure of `inputs` and `dynamic_shapes`: {text}",
+    )
+
+
+def _invalid(text: str) -> UserError:
+    return UserError(UserErrorType.INVALID_INPUT, text)
+
+
+_DIMS = "an int, a Dim, Dim.AUTO, Dim.STATIC, or Dim.DYNAMIC"
+
+
+def _of_tensor(given: Any, shape: Any, where: str) -> dict[int, Any]:
     """Dimension -> Dim or hint, for one tensor."""
     if given is None:
         return {}
+    rank, spec = len(shape), given
     if isinstance(given, (tuple, list)):
         if len(given) != rank:
-            raise ValueError(f"dynamic_shapes{where}: {len(given)} sizes for {rank} dimensions")
+            raise _invalid(
+                f"Expected dynamic shape spec {given} specified at `dynamic_shapes{where}` to have "
+                f"the same length as the actual tensor shape {shape} (expected {rank}, but got "
+                f"{len(given)} instead)"
+            )
         given = dict(enumerate(given))
     if not isinstance(given, dict):
-        raise ValueError(f"dynamic_shapes{where} is a dict, a tuple or None, not {given!r}")
+        raise _invalid(
+            f"Unexpected input tensor shape {given!r} specified at `dynamic_shapes{where}` "
+            "(expected either a list/tuple of dimensions, or a dict mapping indices to dimensions, "
+            f"where each dimension is {_DIMS})"
+        )
     found = {}
     for dim, free in given.items():
         if not isinstance(dim, int) or not -rank <= dim < rank:
-            raise ValueError(f"dynamic_shapes{where}: there is no dimension {dim} of {rank}")
+            raise IndexError(f"dynamic_shapes{where}: there is no dimension {dim} of {rank}")
+        if isinstance(free, int) and free != shape[dim]:
+            raise ConstraintViolationError(
+                f"Static shape constraint of {free} does not match input size of {shape[dim]}, for "
+                f"L{where}.size()[{dim}]"
+            )
         if isinstance(free, int) or free is None or getattr(free, "kind", None) is _Kind.STATIC:
             continue
         if not isinstance(free, (Dim, _Hint)):
-            raise ValueError(f"dynamic_shapes{where}[{dim}] is a Dim, not {free!r}")
+            raise _invalid(
+                f"Unexpected dimension mapped to index {dim} in input tensor shape {spec} "
+                f"specified at `dynamic_shapes{where}` (expected None, {_DIMS},  but got {free!r} "
+                "instead)"
+            )
         found[dim % rank] = free
     return found
 
 
-def _match(example: Any, given: Any, where: str, out: list[dict[int, Any]]) -> None:
+Found = list[tuple[dict[int, Any], str]]  # for each tensor its free sizes, and where it stands
+
+
+def _match(example: Any, given: Any, where: str, out: Found) -> None:
     """Walks arguments and dynamic_shapes together; one entry for each tensor."""
     if isinstance(example, tenon.Tensor):
-        out.append(_of_tensor(given, example.ndim, where))
-    elif isinstance(example, dict):
+        out.append((_of_tensor(given, example.shape, where), where))
+        return
+    if _pytree.tree_structure(example).is_leaf():
+        return
+    mine, other = f"`inputs{where}`", f"`dynamic_shapes{where}`"
+    kind = type(example)
+    if kind in (dict, list, tuple) and type(given) is not kind:
+        is_other = _pytree.tree_structure(given).type in (dict, list, tuple)
+        what = f"is a {type(given)}" if is_other else "is not"
+        raise _mismatch(f"{mine} is a {kind}, but {other} {what}")
+    if kind is dict:
+        if set(example) != set(given):
+            raise _mismatch(f"{mine} has keys {list(example)}, but {other} has keys {list(given)}")
         for key, part in example.items():
-            _match(part, (given or {}).get(key), f"{where}[{key!r}]", out)
-    elif not _pytree.tree_structure(example).is_leaf():
-        parts, _ = _pytree.tree_flatten(example, is_leaf=lambda x: x is not example)
-        if given is None:
-            given = [None] * len(parts)
-        elif type(given) is type(example):
-            given, _ = _pytree.tree_flatten(given, is_leaf=lambda x: x is not given)
-        if not isinstance(given, (tuple, list)) or len(given) != len(parts):
-            raise ValueError(f"dynamic_shapes{where} has another structure than the argument")
-        for i, (a, b) in enumerate(zip(parts, given, strict=True)):
-            _match(a, b, f"{where}[{i}]", out)
+            _match(part, given[key], f"{where}[{key!r}]", out)
+        return
+    parts, _ = _pytree.tree_flatten(example, is_leaf=lambda x: x is not example)
+    if type(given) is kind:
+        given, _ = _pytree.tree_flatten(given, is_leaf=lambda x: x is not given)
+    given = [None] * len(parts) if given is None else given
+    if not isinstance(given, (tuple, list)):
+        raise _mismatch(f"{mine} is a {kind}, but {other} is not")
+    if len(given) != len(parts):
+        raise _mismatch(f"{mine} has {len(parts)} elements, but {other} has {len(given)} elements")
+    for i, (a, b) in enumerate(zip(parts, given, strict=True)):
+        _match(a, b, f"{where}[{i}]", out)
 
 
 @dataclass
@@ -237,28 +284,57 @@ def free_sizes(
     bound = _bound(fn, args, kwargs)
     if isinstance(given, (tuple, list)):
         if len(given) != len(bound):
-            raise ValueError(f"dynamic_shapes has {len(given)} entries for {len(bound)} arguments")
+            raise _mismatch(
+                f"`inputs` has {len(bound)} elements, but `dynamic_shapes` has {len(given)} "
+                "elements"
+            )
         given = dict(zip(bound, given, strict=True))
-    unknown = set(given) - set(bound)
-    if unknown:
-        raise ValueError(
-            f"dynamic_shapes names '{sorted(unknown)[0]}', and the arguments are "
-            f"{', '.join(map(repr, bound))}"
+    if set(given) != set(bound):
+        raise _invalid(
+            "When `dynamic_shapes` is specified as a dict, its top-level keys must be the arg "
+            f"names {list(bound)} of `inputs`, but here they are {list(given)}. Alternatively, you "
+            "could also ignore arg names entirely and specify `dynamic_shapes` as a list/tuple "
+            "matching `inputs`."
         )
-    found: list[dict[int, Any]] = []
+    found: Found = []
     for name, example in bound.items():
-        _match(example, given.get(name), f"['{name}']", found)
+        _match(example, given[name], f"['{name}']", found)
+    tensors = [t for t in _pytree.tree_leaves(list(bound.values())) if isinstance(t, tenon.Tensor)]
     sizes: dict[str, FreeSize] = {}
-    for i, free in enumerate(found):
+    for i, (free, where) in enumerate(found):
         for dim, wanted in free.items():
             hint = wanted if isinstance(wanted, _Hint) else None
             if hint is not None:
                 low = 1 if hint.min is None else hint.min
                 wanted = Dim(f"s{i}_{dim}", min=low, max=hint.max)
             size = sizes.setdefault(wanted.__name__, FreeSize(wanted, hint))
+            seen, place = tensors[i].shape[dim], f"L{where}.size()[{dim}]"
+            if hint is None:
+                _check_same(wanted, seen, place, size, tensors, found)
             size.places.append((i, dim))
-    leaves = [t for t in _pytree.tree_leaves(list(bound.values())) if isinstance(t, tenon.Tensor)]
-    return [*_joined(list(sizes.values()), leaves)]
+    return [*_joined(list(sizes.values()), tensors)]
+
+
+def _check_same(
+    wanted: Dim, seen: int, place: str, size: FreeSize, tensors: list[Any], found: Found
+) -> None:
+    """An error where a Dim's sizes differ, or lie out of its bounds, or where two have one name."""
+    if (wanted.min, wanted.max) != (size.dim.min, size.dim.max):
+        raise _invalid(
+            f"Found different definitions {size.dim} and {wanted} for the same symbolic dimension "
+            f"{wanted}!"
+        )
+    if size.places:
+        i, dim = size.places[0]
+        if tensors[i].shape[dim] != seen:
+            raise UserError(
+                UserErrorType.CONSTRAINT_VIOLATION,
+                f"{place} = {seen} is not equal to L{found[i][1]}.size()[{dim}] = "
+                f"{tensors[i].shape[dim]}",
+            )
+    elif not wanted.min <= seen <= wanted.max:
+        top = "int_oo" if wanted.max == _ANY else wanted.max
+        raise ConstraintViolationError(f"{seen} not in range [{wanted.min}, {top}]")
 
 
 def _rule(dim: Dim) -> tuple[int, int]:

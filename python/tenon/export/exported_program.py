@@ -16,6 +16,7 @@ from tenon._program import note as _notes
 from tenon._program.apart import take_apart
 from tenon._program.traced import Layout, key_text
 from tenon.export.decompositions import names_of
+from tenon.export.dynamic_shapes import _ANY
 from tenon.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -53,6 +54,9 @@ class ValueRanges(NamedTuple):
 
     lower: int
     upper: int
+
+    def __repr__(self) -> str:
+        return f"VR[{self.lower}, {'int_oo' if self.upper >= _ANY else self.upper}]"
 
 
 _KINDS = {
@@ -209,7 +213,12 @@ class ExportedProgram:
         )
 
     def __str__(self) -> str:
-        return f"ExportedProgram:\n{self.program}"
+        code = self.graph_module.print_readable(print_output=False)
+        code, signature = (t.replace("\n", "\n    ") for t in (code, str(self.graph_signature)))
+        return (
+            f"ExportedProgram:\n    {code}\nGraph signature: {signature}\n"
+            f"Range constraints: {self.range_constraints}\n"
+        )
 
 
 def failed_guard(

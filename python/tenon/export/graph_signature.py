@@ -53,6 +53,10 @@ class InputSpec:
     target: str | None
     persistent: bool | None = None
 
+    def __str__(self) -> str:
+        kept = "" if self.persistent is None else f" persistent={self.persistent}"
+        return f"{self.arg.name}: {self.kind.name}{_of(self.target)}{kept}"
+
 
 @dataclass
 class OutputSpec:
@@ -61,6 +65,13 @@ class OutputSpec:
     kind: OutputKind
     arg: TensorArgument | ConstantArgument
     target: str | None
+
+    def __str__(self) -> str:
+        return f"{self.arg.name}: {self.kind.name}{_of(self.target)}"
+
+
+def _of(target: str | None) -> str:
+    return "" if target is None else f" target='{target}'"
 
 
 def _shown(arg: TensorArgument | ConstantArgument) -> Any:
@@ -73,6 +84,10 @@ class ExportGraphSignature:
 
     input_specs: list[InputSpec]
     output_specs: list[OutputSpec]
+
+    def __str__(self) -> str:
+        takes, gives = ("\n".join(map(str, s)) for s in (self.input_specs, self.output_specs))
+        return f"\n# inputs\n{takes}\n\n# outputs\n{gives}\n"
 
     def _targets(self, kind: InputKind) -> tuple[str, ...]:
         return tuple(s.target for s in self.input_specs if s.kind is kind and s.target)

@@ -430,6 +430,7 @@ class _Writer:
         self.globals.update(self.codegen.additional_globals())
         self.wrapped: dict[str, None] = {}
         self.last_use: dict[Node, Node] = {}
+        self.verbose = False  # with what is known of values, where they have no annotation
         self.parameters = self.parameter_names()
         for node in graph.nodes:
             for used in node.all_input_nodes:
@@ -485,6 +486,11 @@ class _Writer:
         return self.named(kind) if hasattr(kind, "__module__") else repr(kind)
 
     def typed(self, node: Node) -> str:
+        if self.verbose:
+            value = next((node.meta[k] for k in _MADE if k in node.meta), None)
+            short = short_dtype(value.dtype) if hasattr(value, "dtype") else ""
+            if short:
+                return f': "{short}[{", ".join(map(str, value.shape))}]"'
         return "" if node.type is None else f" : {self.annotation(node.type)}"
 
     def add_global(self, wanted: str, value: Any) -> str:
@@ -590,9 +596,10 @@ class _Writer:
         given = f"[{', '.join(names)}]"
         return names, [f"    {leaves}= fx_pytree.tree_flatten_spec({given}, self._in_spec)"]
 
-    def write(self, comments: bool = False) -> PythonCode:
+    def write(self, verbose: bool = False) -> PythonCode:
+        self.verbose = verbose
         wanted, lines = self.signature()
-        result, told = "", not comments
+        result, told = "", not verbose
         for node in self.graph.nodes:
             if node.op == "output" and node.type is not None:
                 result = f" -> {self.annotation(node.type)}"
@@ -617,6 +624,18 @@ class _Writer:
         if self.root == "self":
             head = self.codegen.gen_fn_def(wanted, result)
         return PythonCode(f"\n{wraps}\n\n" + "\n".join([head, *lines, "    "]), self.globals)
+
+
+# What a pass has noted of a node's value.
+_MADE = ("val", "tensor_meta", "example_value")
+
+
+def short_dtype(dtype: Any) -> str:
+    """f32, bf16, i64, b8; no text for what is no dtype."""
+    kind = re.fullmatch(r"\w+\.(b?float|complex|u?int|bool)(.*)", str(dtype))
+    if kind is None:
+        return ""
+    return f"{kind[1][: 2 if kind[1].startswith('bf') else 1]}{kind[2].replace('_', '') or 8}"
 
 
 _MARK = f"{str(tenon.float32).split('.')[0]}.fx._symbolic_trace"

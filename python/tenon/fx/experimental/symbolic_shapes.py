@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon._program.errors import GuardOnDataDependentSymNode
+from tenon._program.errors import ConstraintViolationError, GuardOnDataDependentSymNode
 
 __all__ = [
-    "GuardOnDataDependentSymNode", "canonicalize_bool_expr", "constrain_range", "definitely_true",
+    "ConstraintViolationError", "GuardOnDataDependentSymNode",
+    "canonicalize_bool_expr", "constrain_range", "definitely_true",
     "expect_true", "free_symbols", "free_unbacked_symbols", "guard_bool", "guard_float",
     "guard_int", "guard_or_false", "guard_or_true", "guard_size_oblivious", "has_free_symbols",
     "has_free_unbacked_symbols", "has_hint", "has_static_value", "hint_int", "is_concrete_bool",
