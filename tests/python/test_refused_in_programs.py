@@ -196,23 +196,23 @@ def frozen(lib: Any) -> None:
 
 PROGRAMS: dict[str, tuple[str, Call]] = {
     "sizes of an unknown name": (
-        "dynamic_shapes names 'z', and the arguments are 'x', 'y'",
+        "names ['x', 'y'] of `inputs`, but here they are ['x', 'z']",
         lambda t: exported(t, {"x": None, "z": None}),
     ),
     "too many sizes of a tensor": (
-        "dynamic_shapes['x']: 3 sizes for 2 dimensions",
+        "(expected 2, but got 3 instead)",
         lambda t: exported(t, ((None,) * 3, None)),
     ),
     "size that is a text": (
-        "dynamic_shapes['x'][0] is a Dim, not 'rows'",
+        "Dim.STATIC, or Dim.DYNAMIC,  but got 'rows' instead",
         lambda t: exported(t, (("rows", None), None)),
     ),
     "sizes for one argument": (
-        "dynamic_shapes has 1 entries for 2 arguments",
+        "`inputs` has 2 elements, but `dynamic_shapes` has 1 elements",
         lambda t: exported(t, (None,)),
     ),
     "sizes of another structure": (
-        "dynamic_shapes['xs'] has another structure than the argument",
+        "but `dynamic_shapes['xs']` is a <class 'dict'>",
         lambda t: listed(t),
     ),
     "called without its module": (
