@@ -390,7 +390,8 @@ def sizes_that_do_not_fit(t: Any) -> Any:
         {"x": {0: d}}, {"x": {0: d}, "y": None, "z": None}, {"k": {0: d}, "y": None}, ({0: d},),
         ({0: d}, None, None), {"x": {0: d}, "y": {0: dim("d", min=3)}}, {"x": {0: "a"}, "y": None},
         {"x": {0: 5}, "y": None}, {"x": {0: 4}, "y": None}, {"x": 3, "y": None},
-        {"x": {0: d}, "y": {0: d}}, {"x": {0: dim("q", min=6)}, "y": None}, ({0: d}, (d, None, 3)),
+        {"x": {0: d}, "y": {0: d}}, {"x": {0: dim("q", min=6)}, "y": None},
+        {"x": {0: d}, "y": (d, None, 3)},
         {"x": {0: dim("q", min=2, max=3)}, "y": None}, ({7: d}, None), ({0: dim("n")}, {0: d}),
     )  # fmt: skip
     told = [said_of(export.export, pair, (x, y), dynamic_shapes=g) for g in given]
