@@ -285,6 +285,7 @@ static tn_status correlate_items(void *arg, int64_t begin, int64_t end) {
  * items for many threads, unless they become so small that handing them out takes as long. */
 static void correlate_cut(const phase *ph, int64_t n, correlate_job *j, double flops) {
     enum { FAIR = 64, SET = 32 };
+    enum { STRETCH_BYTES = 24 << 10 }; /* rows of the image pass by beside it */
     int64_t tiles = (ph->pixels + R - 1) / R, panels = j->groups * j->blocks;
     int64_t wanted = (int64_t)(4e5 / (flops * (double)panels)) + 1,
             one = (int64_t)(4e5 / flops) + 1;
@@ -300,7 +301,7 @@ static void correlate_cut(const phase *ph, int64_t n, correlate_job *j, double f
         else
             j->tiles = (j->tiles + 1) / 2;
     }
-    j->stretch = (int64_t)(cpu_os_l1_bytes() / (PW * sizeof(A)));
+    j->stretch = STRETCH_BYTES / (int64_t)(PW * sizeof(A));
 }
 
 static tn_status correlate(const phase *ph, int64_t n, correlate_job *j) {
