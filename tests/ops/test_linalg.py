@@ -303,6 +303,26 @@ def test_det_of_singular_matrices_has_second_derivatives(turned: complex) -> Non
     np.testing.assert_allclose(second.numpy(), want, atol=1e-9)
 
 
+def test_the_third_derivative_of_det_is_made_without_nan_on_the_way() -> None:
+    a, weights = np.array(SINGULAR[-1]), np.sin(np.arange(9.0) + 1).reshape(3, 3)
+
+    def second(m: np.ndarray) -> np.ndarray:
+        steps = np.eye(9).reshape(9, 3, 3)
+        changes = [((cofactors(m + s) - cofactors(m - s)) / 2 * weights).sum() for s in steps]
+        return np.reshape(changes, (3, 3))
+
+    x, w = tn.from_numpy(a).requires_grad_(), tn.from_numpy(weights)
+    with tn.autograd.detect_anomaly():
+        (first,) = tn.autograd.grad(tn.det(x), x, create_graph=True)
+        (got,) = tn.autograd.grad((first * w).sum(), x, create_graph=True)
+        near(got.detach(), second(a))
+        (third,) = tn.autograd.grad((got * w).sum(), x)
+    want = [
+        ((second(a + s) - second(a - s)) / 2 * weights).sum() for s in np.eye(9).reshape(9, 3, 3)
+    ]
+    near(third, np.reshape(want, (3, 3)))
+
+
 def test_the_second_derivative_of_det_of_one_number_is_zero() -> None:
     x = tn.tensor([[0.0]], dtype=tn.float64, requires_grad=True)
     (first,) = tn.autograd.grad(tn.det(x), x, create_graph=True)
