@@ -155,7 +155,7 @@ def _largest(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
 
 @_writes_out
 def matrix_norm(
-    A: Tensor,
+    input: Tensor,
     ord: float | str = "fro",
     dim: Sequence[int] = (-2, -1),
     keepdim: bool = False,
@@ -163,7 +163,7 @@ def matrix_norm(
     dtype: Any = None,
 ) -> Tensor:
     """Norm of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."""
-    if A.ndim < 2:
+    if input.ndim < 2:
         raise RuntimeError(
             "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
         )
@@ -171,28 +171,28 @@ def matrix_norm(
         raise TypeError("linalg.matrix_norm: dim must be a 2-tuple, not an int")
     if len(dim) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
-    if not (A.is_floating_point() or A.is_complex()):
+    if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(
             "linalg.matrix_norm: Expected a floating point or complex tensor as input. "
-            f"Got {A.dtype}"
+            f"Got {input.dtype}"
         )
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         raise RuntimeError(
             f"linalg.matrix_norm: dtype should be floating point or complex, but got {dtype}"
         )
     if ord == "fro":
-        return vector_norm(A, 2, tuple(dim), keepdim, dtype=dtype)
-    if dtype is not None and dtype.is_complex != A.is_complex():
-        kind = "complex" if A.is_complex() else "real"
+        return vector_norm(input, 2, tuple(dim), keepdim, dtype=dtype)
+    if dtype is not None and dtype.is_complex != input.is_complex():
+        kind = "complex" if input.is_complex() else "real"
         raise RuntimeError(
             f"linalg.matrix_norm: dtype should be {kind} for {kind} inputs, but got {dtype}"
         )
-    A = A if dtype is None else A.to(dtype)
+    input = input if dtype is None else input.to(dtype)
     if ord != "nuc" and (isinstance(ord, str) or abs(ord) not in (1, 2, math.inf)):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
-    rows, columns = (d % A.ndim for d in dim)
+    rows, columns = (d % input.ndim for d in dim)
     if ord == "nuc" or abs(ord) == 2:
-        values = svdvals(A.movedim((rows, columns), (-2, -1)))
+        values = svdvals(input.movedim((rows, columns), (-2, -1)))
         if ord == "nuc":
             result = values.sum(-1)
         else:
@@ -201,14 +201,14 @@ def matrix_norm(
             result = result.unsqueeze(d)
         return result
     inner, outer = (rows, columns) if abs(ord) == 1 else (columns, rows)
-    sums = A.abs().sum(inner, keepdim=True)
+    sums = input.abs().sum(inner, keepdim=True)
     result = _largest(sums, outer, True) if ord > 0 else sums.amin(outer, keepdim=True)
     return result if keepdim else result.squeeze((rows, columns))
 
 
 @_writes_out
 def norm(
-    A: Tensor,
+    input: Tensor,
     ord: float | str | None = None,
     dim: int | Sequence[int] | None = None,
     keepdim: bool = False,
@@ -217,12 +217,12 @@ def norm(
 ) -> Tensor:
     """vector_norm, or matrix_norm where ord is given for two dimensions or is a name."""
     if ord is None:
-        return vector_norm(A, 2, dim, keepdim, dtype=dtype)
+        return vector_norm(input, 2, dim, keepdim, dtype=dtype)
     dims = (dim,) if isinstance(dim, int) else dim
-    if dims is None and A.ndim not in (1, 2):
+    if dims is None and input.ndim not in (1, 2):
         raise RuntimeError(
             "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. "
-            f"Got {A.ndim}D."
+            f"Got {input.ndim}D."
         )
     if dims is not None and len(dims) not in (1, 2):
         raise RuntimeError(
@@ -230,11 +230,11 @@ def norm(
         )
     if dims is not None and len(dims) == 1 and isinstance(ord, str):
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
-    if dims is None and (A.ndim == 2 or isinstance(ord, str)):
+    if dims is None and (input.ndim == 2 or isinstance(ord, str)):
         dims = (-2, -1)
     if isinstance(ord, str) or (dims is not None and len(dims) == 2):
-        return matrix_norm(A, ord, dims, keepdim, dtype=dtype)
-    return vector_norm(A, ord, dims, keepdim, dtype=dtype)
+        return matrix_norm(input, ord, dims, keepdim, dtype=dtype)
+    return vector_norm(input, ord, dims, keepdim, dtype=dtype)
 
 
 # ---- Determinants and inverses -------------------------------------------------------------------
@@ -260,16 +260,16 @@ def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 @_writes_out
 def cholesky_ex(
-    A: Tensor, *, upper: bool = False, check_errors: bool = False
+    input: Tensor, *, upper: bool = False, check_errors: bool = False
 ) -> linalg_cholesky_ex:
     """cholesky that reports in info where a matrix is not positive-definite, without raising."""
-    factor, info = _ops._linalg_cholesky(A.adjoint() if upper else A, check_errors)
+    factor, info = _ops._linalg_cholesky(input.adjoint() if upper else input, check_errors)
     return linalg_cholesky_ex(factor.adjoint() if upper else factor, info)
 
 
-def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
+def cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
     """Lower L with A = L L^T, or its transpose."""
-    return _ops.cholesky(A, upper, out=out)
+    return _ops.cholesky(input, upper, out=out)
 
 
 @_writes_out
@@ -313,27 +313,27 @@ def _is_upper(UPLO: str) -> bool:
 
 
 @_writes_out
-def eigh(A: Tensor, UPLO: str = "L") -> linalg_eigh:
+def eigh(input: Tensor, UPLO: str = "L") -> linalg_eigh:
     """Ascending eigenvalues and eigenvectors of symmetric matrices, from one triangle."""
-    return linalg_eigh(*_ops._linalg_eigh(A, _is_upper(UPLO)))
+    return linalg_eigh(*_ops._linalg_eigh(input, _is_upper(UPLO)))
 
 
 @_writes_out
-def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of symmetric matrices, ascending."""
-    return _ops._linalg_eigvalsh(A, _is_upper(UPLO))
+    return _ops._linalg_eigvalsh(input, _is_upper(UPLO))
 
 
 @_writes_out_as
-def eig(A: Tensor) -> linalg_eig:
+def eig(input: Tensor) -> linalg_eig:
     """Complex eigenvalues and eigenvectors of square matrices."""
-    return linalg_eig(*_ops._linalg_eig(A))
+    return linalg_eig(*_ops._linalg_eig(input))
 
 
 @_writes_out_as
-def eigvals(A: Tensor) -> Tensor:
+def eigvals(input: Tensor) -> Tensor:
     """The complex eigenvalues of square matrices."""
-    return _ops._linalg_eigvals(A)
+    return _ops._linalg_eigvals(input)
 
 
 def _lu(A: Tensor, pivot: bool, check: bool) -> linalg_lu_factor_ex:
@@ -415,16 +415,16 @@ def lu_solve(
 
 @_writes_out
 def ldl_factor_ex(
-    A: Tensor, *, hermitian: bool = False, check_errors: bool = False
+    input: Tensor, *, hermitian: bool = False, check_errors: bool = False
 ) -> linalg_ldl_factor_ex:
     """ldl_factor that reports in info where D has a zero on its diagonal, without raising."""
-    return linalg_ldl_factor_ex(*_ops._linalg_ldl_factor(A, hermitian, check_errors))
+    return linalg_ldl_factor_ex(*_ops._linalg_ldl_factor(input, hermitian, check_errors))
 
 
 @_writes_out
-def ldl_factor(A: Tensor, *, hermitian: bool = False) -> linalg_ldl_factor:
+def ldl_factor(input: Tensor, *, hermitian: bool = False) -> linalg_ldl_factor:
     """L and D with A = L D L^T for symmetric A, or L D L^H for Hermitian A, from its lower half."""
-    return linalg_ldl_factor(*_ops._linalg_ldl_factor(A, hermitian, True)[:2])
+    return linalg_ldl_factor(*_ops._linalg_ldl_factor(input, hermitian, True)[:2])
 
 
 def ldl_solve(
@@ -446,9 +446,9 @@ def ldl_solve(
     return _result(_ops._linalg_ldl_solve(factors, pivots, B, hermitian), out)
 
 
-def matrix_exp(A: Tensor) -> Tensor:
+def matrix_exp(input: Tensor) -> Tensor:
     """Exponentials of square matrices."""
-    return _ops.matrix_exp(A)
+    return _ops.matrix_exp(input)
 
 
 # ---- Equations -----------------------------------------------------------------------------------
@@ -497,34 +497,34 @@ def solve_ex(
     return linalg_solve_ex(X.squeeze(-1) if vector else X, info)
 
 
-def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
+def tensorinv(input: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
     """The inverse of tensordot with A over its first ind dimensions."""
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
-    if A.ndim == 0:
+    if input.ndim == 0:
         raise RuntimeError("linalg.tensorinv: A must have dimensions")
-    rows, columns = A.shape[:ind], A.shape[ind:]
+    rows, columns = input.shape[:ind], input.shape[ind:]
     if math.prod(rows) != math.prod(columns):
         raise RuntimeError(
             "Expected self to satisfy the requirement prod(self.shape[ind:]) == "
             f"prod(self.shape[:ind]), but got {math.prod(columns)} != {math.prod(rows)}"
         )
-    square = A.reshape(math.prod(rows), math.prod(columns))
+    square = input.reshape(math.prod(rows), math.prod(columns))
     return _result_as(inv(square).reshape(*columns, *rows), out)
 
 
 def tensorsolve(
-    A: Tensor, B: Tensor, dims: Sequence[int] | None = None, *, out: Tensor | None = None
+    input: Tensor, other: Tensor, dims: Sequence[int] | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """X with tensordot(A, X, X.ndim) = B; dims of A are moved to its end first."""
-    A = A if dims is None else A.movedim(tuple(dims), tuple(range(-len(dims), 0)))
-    unknown = A.shape[B.ndim :]
-    if math.prod(unknown) != math.prod(A.shape[: B.ndim]) or math.prod(unknown) != B.numel():
+    """X with tensordot(input, X, X.ndim) = other; dims of input are moved to its end first."""
+    input = input if dims is None else input.movedim(tuple(dims), tuple(range(-len(dims), 0)))
+    unknown, count = input.shape[other.ndim :], other.numel()
+    if not math.prod(unknown) == math.prod(input.shape[: other.ndim]) == count:
         raise RuntimeError(
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
-            f"prod(self.shape[:other.ndim]), but got {math.prod(unknown)} != {B.numel()}"
+            f"prod(self.shape[:other.ndim]), but got {math.prod(unknown)} != {count}"
         )
-    X = solve(A.reshape(B.numel(), math.prod(unknown)), B.reshape(-1))
+    X = solve(input.reshape(count, count), other.reshape(-1))
     return _result_as(X.reshape(unknown), out)
 
 
@@ -543,7 +543,7 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
 
 
 def solve_triangular(
-    A: Tensor,
+    input: Tensor,
     B: Tensor,
     *,
     upper: bool,
@@ -552,15 +552,15 @@ def solve_triangular(
     out: Tensor | None = None,
 ) -> Tensor:
     """X with A X = B, or X A = B without left, for a triangular A; the rest of A is not read."""
-    if A.ndim < 2 or B.ndim < 2:
+    if input.ndim < 2 or B.ndim < 2:
         raise RuntimeError(
             "linalg.solve_triangular: The input tensors must have at least 2 dimensions."
         )
     if not left:
-        X = solve_triangular(A.mT, B.mT, upper=not upper, unitriangular=unitriangular)
+        X = solve_triangular(input.mT, B.mT, upper=not upper, unitriangular=unitriangular)
         return _result(X.mT, out)
-    A, B = _broadcast(A, B)
-    return _result(_ops._linalg_solve_triangular(A, B, upper, unitriangular), out)
+    input, B = _broadcast(input, B)
+    return _result(_ops._linalg_solve_triangular(input, B, upper, unitriangular), out)
 
 
 def _of_batch(t: Tensor, batch: Sequence[int], wide: Tensor) -> Tensor:
@@ -576,36 +576,37 @@ def _of_batch(t: Tensor, batch: Sequence[int], wide: Tensor) -> Tensor:
 
 @_writes_out_as
 def lstsq(
-    A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None
+    input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None
 ) -> linalg_lstsq:
     """The smallest X of those that minimise the norm of A X - B."""
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError(
             "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
         )
-    if A.ndim < 2:
+    if input.ndim < 2:
         raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
-    if A.dtype is not B.dtype:
+    if input.dtype is not b.dtype:
         raise RuntimeError(
             "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's "
-            f"dtype {A.dtype} and other's dtype {B.dtype}"
+            f"dtype {input.dtype} and other's dtype {b.dtype}"
         )
-    if not (A.is_floating_point() or A.is_complex()):
-        raise RuntimeError(f"torch.linalg.lstsq does not compute in {A.dtype}")
-    if not 0 <= A.ndim - B.ndim <= 1:
+    if not (input.is_floating_point() or input.is_complex()):
+        raise RuntimeError(f"torch.linalg.lstsq does not compute in {input.dtype}")
+    if not 0 <= input.ndim - b.ndim <= 1:
         raise RuntimeError(
             "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and "
-            f"(input.dim() - other.dim()) <= 1, but they have {A.ndim} and {B.ndim} dimensions"
+            f"(input.dim() - other.dim()) <= 1, but they have {input.ndim} and {b.ndim} dimensions"
         )
-    vector = A.ndim > B.ndim
-    right = B.unsqueeze(-1) if vector else B
-    batch = A.shape[:-2]
-    A, right = _broadcast(A, right)
-    m, n = A.shape[-2:]
-    full, eps = driver == "gels", finfo(A.dtype).eps  # gels: what has full rank, whatever rcond is
+    vector = input.ndim > b.ndim
+    right = b.unsqueeze(-1) if vector else b
+    batch = input.shape[:-2]
+    input, right = _broadcast(input, right)
+    m, n = input.shape[-2:]
+    full = driver == "gels"  # what has full rank, whatever rcond is
+    eps = finfo(input.dtype).eps
     cut = eps if full else max(m, n) * eps if rcond is None else float(rcond)
     by_values = driver in ("gelsd", "gelss")
-    X, rank, values = _ops._linalg_lstsq(A, right, cut, by_values)
+    X, rank, values = _ops._linalg_lstsq(input, right, cut, by_values)
     if full and bool((rank < min(m, n)).any()):
         at = int((rank.reshape(-1) < min(m, n)).nonzero()[0])
         which = f"(Batch element {at}): " if rank.ndim else ""
@@ -613,14 +614,14 @@ def lstsq(
             f"torch.linalg.lstsq: {which}The least squares solution could not be computed because "
             f"the input matrix does not have full rank: {rank.reshape(-1)[at]} of {min(m, n)}."
         )
-    rank, values = _of_batch(rank, batch, A), _of_batch(values, batch, A)
+    rank, values = _of_batch(rank, batch, input), _of_batch(values, batch, input)
     residuals = X.reshape(-1)[:0].abs()
     if m > n and driver not in (None, "gelsy") and bool((rank == n).all()):
-        residuals = (A @ X - right).abs().square().sum(-2)
+        residuals = (input @ X - right).abs().square().sum(-2)
     return linalg_lstsq(
         X.squeeze(-1) if vector else X,
         residuals,
-        A.new_empty(0, dtype=_C.int64) if full else rank,
+        input.new_empty(0, dtype=_C.int64) if full else rank,
         values.detach() if by_values else values.new_empty(0),
     )
 
@@ -633,7 +634,7 @@ def _cut(A: Tensor, atol: float | None, rtol: float | None) -> tuple[float, floa
 
 
 def pinv(
-    A: Tensor,
+    input: Tensor,
     rtol: float | Tensor | None = None,
     hermitian: bool = False,
     *,
@@ -642,25 +643,25 @@ def pinv(
     out: Tensor | None = None,
 ) -> Tensor:
     """Pseudo-inverses; singular values up to max(atol, rtol * the largest) count as zero."""
-    if A.ndim < 2 or not (A.is_floating_point() or A.is_complex()):
+    if input.ndim < 2 or not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(
             f"linalg.pinv: expected a floating point or complex tensor of 2 or more dimensions, "
-            f"but got one of {A.ndim} and dtype {A.dtype}"
+            f"but got one of {input.ndim} and dtype {input.dtype}"
         )
     rtol = rtol if rcond is None else rcond
-    if A.numel() == 0:
-        return _result_as(_ops._linalg_pinv(A, 0.0, 0.0), out)
-    if hermitian and A.shape[-1] != A.shape[-2]:
+    if input.numel() == 0:
+        return _result_as(_ops._linalg_pinv(input, 0.0, 0.0), out)
+    if hermitian and input.shape[-1] != input.shape[-2]:
         raise RuntimeError(
             "linalg.eigh: A must be batches of square matrices, "
-            f"but they are {A.shape[-2]} by {A.shape[-1]} matrices"
+            f"but they are {input.shape[-2]} by {input.shape[-1]} matrices"
         )
     if hermitian:
-        A = _ops._from_lower(A)
+        input = _ops._from_lower(input)
     if not isinstance(atol, Tensor) and not isinstance(rtol, Tensor):
-        return _result_as(_ops._linalg_pinv(A, *_cut(A, atol, rtol)), out)
-    U, S, Vh = _ops._linalg_svd(A, False)
-    inverse = S.reciprocal().masked_fill(S <= _limits(S, A, atol, rtol), 0.0)
+        return _result_as(_ops._linalg_pinv(input, *_cut(input, atol, rtol)), out)
+    U, S, Vh = _ops._linalg_svd(input, False)
+    inverse = S.reciprocal().masked_fill(S <= _limits(S, input, atol, rtol), 0.0)
     return _result_as(Vh.mH @ (inverse.unsqueeze(-1) * U.mH), out)
 
 
@@ -686,7 +687,7 @@ def _limits(
 
 
 def matrix_rank(
-    A: Tensor,
+    input: Tensor,
     tol: float | Tensor | None = None,
     hermitian: bool = False,
     *,
@@ -697,45 +698,45 @@ def matrix_rank(
     """How many singular values are larger than max(atol, rtol * the largest)."""
     if tol is not None:
         atol, rtol = tol, 0.0
-    if A.numel() == 0:
-        return _result_as(A.new_zeros(A.shape[:-2], dtype=_C.int64), out)
-    values = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
-    return _result_as((values > _limits(values, A, atol, rtol)).sum(-1), out)
+    if input.numel() == 0:
+        return _result_as(input.new_zeros(input.shape[:-2], dtype=_C.int64), out)
+    values = eigvalsh(input.detach()).abs() if hermitian else svdvals(input.detach())
+    return _result_as((values > _limits(values, input, atol, rtol)).sum(-1), out)
 
 
-def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """The n-th power of square matrices; of the inverse where n is negative."""
-    if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
+    if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
         raise RuntimeError(
             "linalg.matrix_power: A must be batches of square matrices, "
-            f"but they are {' by '.join(map(str, A.shape[-2:]))} matrices"
+            f"but they are {' by '.join(map(str, input.shape[-2:]))} matrices"
         )
     if n == 0:
-        unit = _ops.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        return _result(A.clone().copy_(unit.expand(A.shape)), out)
-    square, power, n = (inv(A) if n < 0 else A), None, abs(n)
+        unit = _ops.eye(input.shape[-1], dtype=input.dtype, device=input.device)
+        return _result(input.clone().copy_(unit.expand(input.shape)), out)
+    square, power, n = (inv(input) if n < 0 else input), None, abs(n)
     while n:
         if n & 1:
             power = square if power is None else power @ square
         n >>= 1
         square = square @ square if n else square
-    return _result(A.clone() if power is A else power, out)
+    return _result(input.clone() if power is input else power, out)
 
 
-def cond(A: Tensor, p: float | str | None = None, *, out: Tensor | None = None) -> Tensor:
+def cond(input: Tensor, p: float | str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The condition number in a norm; of the singular values by default."""
-    if A.ndim < 2:
+    if input.ndim < 2:
         raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
-    if A.numel() == 0:
-        return _result_as(A.abs().new_zeros(A.shape[:-2]), out)
+    if input.numel() == 0:
+        return _result_as(input.abs().new_zeros(input.shape[:-2]), out)
     if p is None or p in (2, -2):
-        values = svdvals(A)
+        values = svdvals(input)
         largest, least = values[..., 0], values[..., -1]
         return _result_as(least / largest if p == -2 else largest / least, out)
-    inverse, info = inv_ex(A)
-    product = matrix_norm(A, p) * matrix_norm(inverse, p)
+    inverse, info = inv_ex(input)
+    product = matrix_norm(input, p) * matrix_norm(inverse, p)
     return _result_as(product.masked_fill(info != 0, math.inf), out)
 
 
 _FLAGS = "keepdim upper left unitriangular pivot adjoint hermitian full_matrices check_errors"
-overridable.make_overridable(globals(), flags=_FLAGS.split())
+overridable.make_overridable(globals(), flags=_FLAGS.split(), as_numpy=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenon import _C
 from tenon._C import Tensor
+from tenon._tape.overridable import named_as_numpy
 
 if TYPE_CHECKING:
     from tenon._special import *  # noqa: F403
@@ -32,11 +33,13 @@ sinc = _ops.sinc
 xlogy = _ops.xlogy
 
 
+@named_as_numpy
 def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """exp(input), normalised along dim."""
     return _ops.softmax(input, dim, dtype=dtype)
 
 
+@named_as_numpy
 def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The logarithm of softmax."""
     return _ops.log_softmax(input, dim, dtype=dtype)

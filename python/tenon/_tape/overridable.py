@@ -14,11 +14,12 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from tenon import _C
 from tenon._tape.call_modes import entered, sees_whole_functions
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 _PLAIN = {_C.Tensor, _C.dtype, _C.device, _C.Size, int, float, bool, str, type(None)}
 
 
@@ -170,6 +171,26 @@ def overridable(
     return call
 
 
+_NUMPY = {"axis": "dim", "keepdims": "keepdim"} | dict.fromkeys(("x", "a", "x1"), "input")
+_NUMPY["x2"] = "other"
+
+
+def named_as_numpy(function: _F) -> _F:
+    """The function, whose arguments may have NumPy's names, too, as those of operators may."""
+    code = inspect.unwrap(function).__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    other = {n: own for n, own in _NUMPY.items() if own in names and n not in names}
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for name in other.keys() & kwargs.keys():
+            if other[name] not in kwargs:
+                kwargs[other[name]] = kwargs.pop(name)
+        return function(*args, **kwargs)
+
+    return call if other else function  # type: ignore[return-value]
+
+
 def seen_by_modes(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, about which modes of programs are asked and no classes."""
 
@@ -201,11 +222,16 @@ def asks_classes(function: Any) -> bool:
 
 
 def make_overridable(
-    namespace: dict[str, Any], leave: Iterable[str] = (), flags: Iterable[str] = ()
+    namespace: dict[str, Any],
+    leave: Iterable[str] = (),
+    flags: Iterable[str] = (),
+    as_numpy: bool = False,
 ) -> None:
     """Makes the public functions that a module defines overridable, but those named. Arguments by
-    the names in flags have to be bools."""
+    the names in flags have to be bools; `as_numpy`: they are operators to PyTorch, which may be
+    called by NumPy's names."""
     for name, value in list(namespace.items()):
         mine = isinstance(value, FunctionType) and value.__module__ == namespace["__name__"]
         if mine and not name.startswith("_") and name not in leave:
-            namespace[name] = overridable(value, flags=flags)
+            taken = named_as_numpy(value) if as_numpy else value
+            namespace[name] = overridable(taken, flags=flags)

@@ -518,4 +518,5 @@ overridable.make_overridable(
         "can_cast",
         "einsum",
     ),
+    as_numpy=True,
 )

@@ -674,6 +674,7 @@ def normalize(
     return tenon.div(input, denominator, out=out)
 
 
+@overridable.named_as_numpy
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between x1 and x2 along dim.
 
