@@ -12,7 +12,7 @@ from typing import Any
 
 from tenon import _C
 from tenon._plugin.inline import load_library as load_library
-from tenon._submodules import imported
+from tenon._submodules import imported as _imported
 
 _namespaces: dict[str, Namespace] = {}
 _COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "c10d_functional")
@@ -64,9 +64,9 @@ def __getattr__(name: str) -> Namespace:
         _namespaces[name] = Namespace(name)
         globals()[name] = _namespaces[name]
         if name in _COLLECTIVES:
-            imported("tenon.distributed._operators")
+            _imported("tenon.distributed._operators")
         elif name == "profiler":
-            imported("tenon.profiler")
+            _imported("tenon.profiler")
     return _namespaces[name]
 
 

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import IO, Any, BinaryIO
 
-from tenon._submodules import imported
+from tenon._submodules import imported as _imported
 from tenon.io import pt_old, pt_writer
 from tenon.io._tensor import SkipData as skip_data
 from tenon.io.atomic import open_to_read, replacing
@@ -32,7 +32,7 @@ File = str | os.PathLike[str] | IO[bytes]
 
 def normalize_storage_type(storage_type: Any) -> Any:
     """The kind of storage that has the name of a class."""
-    return getattr(imported("tenon"), storage_type.__name__)
+    return getattr(_imported("tenon"), storage_type.__name__)
 
 
 def save(
@@ -59,7 +59,7 @@ def save(
 
 
 def _pickled() -> Any:
-    return imported(_NAMING)
+    return _imported(_NAMING)
 
 
 def _write(obj: Any, file: Any, old: bool) -> None:
@@ -109,7 +109,7 @@ def _read(file: BinaryIO, map_location: MapLocation, mmap: bool, everything: boo
     head = file.read(4)
     file.seek(start)
     if head == b"GGUF":
-        return imported("tenon.io.gguf").read(file, map_location)
+        return _imported("tenon.io.gguf").read(file, map_location)
     try:
         return pt_old.open_checkpoint(file, map_location, mmap).read()
     except UnsafeContentError:

@@ -9,7 +9,8 @@ from typing import Any
 
 from tenon import _C, Tensor
 from tenon._C import enable_grad, inference_mode, no_grad, set_grad_enabled
-from tenon._submodules import imported, on_demand
+from tenon._submodules import imported as _imported
+from tenon._submodules import on_demand
 from tenon._tape import carriers, overridable
 from tenon._tape.call_modes import entered
 from tenon.autograd import forward_ad, function, functional, graph
@@ -39,7 +40,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "set_multithreading_enabled":
-        return imported("tenon.autograd.grad_mode").set_multithreading_enabled
+        return _imported("tenon.autograd.grad_mode").set_multithreading_enabled
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -177,7 +178,7 @@ def _batched(
     if len(sizes) != 1:
         raise ValueError(f"grad: is_grads_batched needs grad_outputs of one size, got {sizes}")
     (count,) = sizes
-    rows = imported("tenon._transform.rows")
+    rows = _imported("tenon._transform.rows")
     found = rows.gradients(roots, wanted, gradients or (), retain, create_graph, unused)
     if materialize:
         return tuple(x.new_zeros((count, *x.shape)) if g is None else g
@@ -266,7 +267,7 @@ def _grad(
 ) -> tuple[Tensor, ...]:
     """grad of one pass, which looks at no tangents."""
     if _any_mapped(roots, wanted, gradients):
-        parts = imported("tenon._transform.mapped_grad")
+        parts = _imported("tenon._transform.mapped_grad")
         results = parts.grad_of_elements(
             roots, wanted, gradients, retain, create_graph=create_graph, allow_unused=unused
         )

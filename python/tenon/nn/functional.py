@@ -14,7 +14,7 @@ from typing import Any
 import tenon
 from tenon import Tensor
 from tenon._C import _nn, _ops
-from tenon._submodules import imported
+from tenon._submodules import imported as _imported
 from tenon._tape import overridable
 from tenon._tape.call_modes import entered
 from tenon._tensor.names import conv_tbc as conv_tbc
@@ -692,15 +692,15 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 def __getattr__(name: str) -> Any:
     """Names of other modules that PyTorch's has inside."""
     if name == "grad":
-        return imported("tenon.nn.grad")
+        return _imported("tenon.nn.grad")
     if name == "_Reduction":
-        return imported("tenon.nn._reduction")
+        return _imported("tenon.nn._reduction")
     if name in ("_single", "_pair", "_triple", "_list_with_default"):
-        return getattr(imported("tenon.nn.modules.utils"), name)
+        return getattr(_imported("tenon.nn.modules.utils"), name)
     if name.removesuffix("_unary").removesuffix("_variadic") == "has_torch_function" or (
         name == "handle_torch_function"
     ):
-        return getattr(imported("tenon.overrides"), name)
+        return getattr(_imported("tenon.overrides"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
