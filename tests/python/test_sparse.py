@@ -240,12 +240,12 @@ def test_components_and_their_layouts():
     assert csr.crow_indices().tolist() == csc.ccol_indices().tolist() == [0, 1, 2]
     assert csr.col_indices().tolist() == csc.row_indices().tolist() == [0, 1]
     for name, t in [("crow_indices", csc), ("col_indices", csc), ("ccol_indices", csr),
-                    ("row_indices", csr), ("indices", csr), ("values", tn.eye(2)), ("coalesce", csr),
-                    ("is_coalesced", csr)]:  # fmt: skip
+                    ("row_indices", csr), ("indices", csr), ("values", tn.eye(2)),
+                    ("coalesce", csr), ("is_coalesced", csr)]:  # fmt: skip
         with pytest.raises(RuntimeError, match=f"{name} expected sparse"):
             getattr(t, name)()
     for name in ("_nnz", "_indices", "_values"):
-        with pytest.raises(NotImplementedError, match="" if name == "_nnz" else f"'aten::{name}'"):
+        with pytest.raises(NotImplementedError, match=f"^{name}|aten::{name}"):
             getattr(tn.eye(2), name)()
 
 
@@ -792,9 +792,8 @@ def test_comparison():
     with pytest.raises(AssertionError, match="number of specified values"):
         tn.testing.assert_close(s, s + as_layout(np.eye(4, 6, k=1), "sparse_coo"))
     with pytest.raises(AssertionError, match="indices"):
-        tn.testing.assert_close(
-            s, as_layout(np.eye(4, 6, k=1)[:, [5, 1, 2, 3, 4, 0]] + 0.0, "sparse_coo")
-        )
+        other = np.eye(4, 6, k=1)[:, [5, 1, 2, 3, 4, 0]] + 0.0
+        tn.testing.assert_close(s, as_layout(other, "sparse_coo"))
     with pytest.raises(AssertionError, match="layout"):
         tn.testing.assert_close(s, s.to_dense())
     tn.testing.assert_close(s, s.to_dense(), check_layout=False)
