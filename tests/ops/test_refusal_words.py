@@ -368,6 +368,8 @@ LAYERS: list[Refusal] = [
     (R, "cdist only supports non-negative p values", lambda: tn.cdist(f, f, -1.0)),
     (R, "pdist only supports non-negative p values", lambda: F.pdist(f, -1.0)),
     (V, "Expected 1 or more dimensions (got 0)", lambda: F.nll_loss(n0, tn.tensor(0))),
+    (V, "batch_size (1) to match target batch_size (0)",
+     lambda: F.nll_loss(tn.ones(1, 5), tn.tensor(0))),
     (V, "Expected input batch_size (3) to match target batch_size (2)",
      lambda: F.nll_loss(f, at[:2])),
     (R, "weight tensor should be defined either for all 3 classes or no classes",

@@ -27,7 +27,7 @@ MISTAKES: list[tuple[str, type[Exception], list[str]]] = [
     ("t.relu(t.zeros(2), 3, 4)", TypeError, ["relu()", "3"]),
     ("t.relu([1.0])", TypeError, ["input", "Tensor", "list"]),
     ("t.linalg.solve(t.eye(2), 3)", TypeError, ["solve()", "'B' (position 2)", "Tensor", "int"]),
-    ("t.linalg.pinv(None)", TypeError, ["'A' (position 1)", "Tensor", "NoneType"]),
+    ("t.linalg.pinv(None)", TypeError, ["'input' (position 1)", "Tensor", "NoneType"]),
     ("F.interpolate([1.0], 2)", TypeError, ["interpolate()", "'input'", "Tensor", "list"]),
     ("t.chain_matmul(t.eye(2), 'a')", TypeError, ["'matrices' (position 2)", "Tensor", "str"]),
     ("t.linalg.pinv(t.eye(2), out=3)", TypeError, ["'out' must be Tensor", "int"]),
