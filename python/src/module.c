@@ -230,12 +230,16 @@ static PyObject *hide_kernels(PyObject *unused, PyObject *on) {
     Py_RETURN_NONE;
 }
 
-static PyObject *set_deterministic(PyObject *unused, PyObject *on) {
+static PyObject *set_switch(void (*set)(int), PyObject *on) {
     int truth = PyObject_IsTrue(on);
-    (void)unused;
     if (truth < 0) return NULL;
-    tn_set_deterministic(truth);
+    set(truth);
     Py_RETURN_NONE;
+}
+
+static PyObject *set_deterministic(PyObject *unused, PyObject *on) {
+    (void)unused;
+    return set_switch(tn_set_deterministic, on);
 }
 
 static PyObject *is_deterministic(PyObject *unused, PyObject *none) {
@@ -244,11 +248,8 @@ static PyObject *is_deterministic(PyObject *unused, PyObject *none) {
 }
 
 static PyObject *set_unset_filled(PyObject *unused, PyObject *on) {
-    int truth = PyObject_IsTrue(on);
     (void)unused;
-    if (truth < 0) return NULL;
-    tn_set_unset_filled(truth);
-    Py_RETURN_NONE;
+    return set_switch(tn_set_unset_filled, on);
 }
 
 static PyObject *is_unset_filled(PyObject *unused, PyObject *none) {

@@ -72,16 +72,21 @@ def write(out: list[str], name: str, columns: list[list[float]]) -> None:
     write_rows(out, name, list(rows(columns)))
 
 
-def pieces(
-    f: Callable[[float], float], count: int, degree: int, times_x: bool
-) -> list[list[float]]:
-    """Of f, or of x * f(x), which keeps its digits next to 0, for x from 0 to 15: column
-    c starts where the exponent's last two bits and the fraction's first ones of x + 1 are c."""
-    columns = []
+def intervals(count: int) -> Iterator[tuple[float, float]]:
+    """The starts and widths of those that x from 0 to 15 falls into: number c starts where the
+    exponent's last two bits and the fraction's first ones of x + 1 are c."""
     parts = count // 4
     for c in range(count):
         scale = 2.0 ** ((c // parts + 1) % 4)
-        start, width = scale * (1.0 + c % parts / parts) - 1.0, scale / parts
+        yield scale * (1.0 + c % parts / parts) - 1.0, scale / parts
+
+
+def pieces(
+    f: Callable[[float], float], count: int, degree: int, times_x: bool
+) -> list[list[float]]:
+    """Of f, or of x * f(x), which keeps its digits next to 0, for x from 0 to 15."""
+    columns = []
+    for start, width in intervals(count):
         if times_x and start == 0.0:
             columns.append([0.0, *fit(f, start, width, degree - 1, start)])
         elif times_x:
@@ -92,13 +97,11 @@ def pieces(
 
 
 def write_centred(out: list[str], name: str, f: Callable[[float], float], degree: int) -> None:
-    """Appends the table of f for x from 0 to 15 in the 32 intervals of `pieces`."""
+    """Appends the table of f for x from 0 to 15."""
     columns = []
-    for c in range(32):
-        scale = 2.0 ** ((c // 8 + 1) % 4)
-        start, width = scale * (1.0 + c % 8 / 8) - 1.0, scale / 8
+    for start, width in intervals(32):
         for step in range(4096):
-            middle = start + width / 2.0 + math.ldexp(scale, -20) * step
+            middle = start + width / 2.0 + math.ldexp(width, -17) * step
             poly = fit(f, start, width, degree, middle)
             if abs(poly[0] - single(poly[0])) < math.ldexp(max(abs(poly[0]), 0.0625), -31):
                 break
