@@ -1,9 +1,11 @@
 /* gemm_block.c: products of large matrices in float and double, cut into blocks that stay in the caches.
  *
- * Columns of B are packed into panels of as many as a tile has, DEEP_BYTES of each at a time, for all
- * threads. Rows of A are read as they lie where they are packed along the sum; others are copied into
- * strips by the thread that multiplies them. A tile's sums stay in registers while a strip of A and a panel
- * pass by, both from the second cache or the third; the next part of the sum is added to C. The limit is
+ * Columns of B are packed into panels of as many as a tile has, DEEP_BYTES of each at a time: where A's rows
+ * stay in the second cache, by each task those that it passes, one after the other into the same place, else
+ * all of them, for all threads. (What one thread has packed comes to another slowly, line by line from the
+ * cache of its processor.) Rows of A are read as they lie where they are packed along the sum; others are copied
+ * into strips by the thread that multiplies them. A tile's sums stay in registers while a strip of A and a
+ * panel pass by; the next part of the sum is added to C. The limit is
  * the rate of multiply-adds. A sum's order follows from its length alone. */
 #include "caches.h"
 #include "copy.h"
@@ -11,9 +13,11 @@
 #include "gemm_priv.h"
 #include "gemm_tiles.h"
 
-enum { DEEP_BYTES = 2048, GROUP = 8, TASKS = 8 }; /* GROUP: panels of a task at least */
-/* Sides at least, and multiplications: OpenBLAS's kernels for AVX-512 do not pack what is smaller. */
-enum { SIDE = 40, SMALL = 1000000 };
+enum { DEEP_BYTES = 2048 };
+/* Tasks that are wanted, and panels of a task at least; of tasks that pack, and the rows from which on two pack the same. */
+enum { TASKS = 8, GROUP = 8, OWN_TASKS = 32, OWN_HALVES = 128 };
+/* The shorter side of C at least, the others, and multiplications: OpenBLAS's kernels for AVX-512 do not pack what is smaller. */
+enum { SHORT = 24, SIDE = 40, SMALL = 1000000 };
 enum { FEWEST = 512, MOST = 4096 }; /* columns that are packed at once */
 #define TASK_FLOPS 2e6              /* of a task at least */
 #define WASTE 1.4                   /* OpenBLAS has narrower tiles for the ends */
@@ -28,7 +32,7 @@ typedef struct job {
     int64_t k0, deep;                   /* steps of the sum */
     int64_t n0, n, panels;              /* columns that are packed */
     int64_t rows, row_blocks, per_task; /* rows of a block; panels of a task */
-    char *b;                            /* (panel, deep, width) */
+    char *b;                            /* (panel, deep, width), or NULL: tasks pack their own */
 } job;
 
 /* Lines [0, n) of a matrix whose element (line, k) stands at line * ls + k * ks, as (k, width); what
@@ -47,24 +51,28 @@ static void pack_lines(const char *from, int64_t ls, int64_t ks, int64_t k, int6
     }
 }
 
+static int64_t panel_bytes(const job *j) { return j->deep * j->width * j->item; }
+
+static void pack_panel(const job *j, int64_t p, char *to) {
+    const gemm_mat *b = &j->g->b;
+    int64_t c = p * j->width, n = j->n - c < j->width ? j->n - c : j->width;
+    const char *from =
+        (const char *)b->data + j->item * (j->e * b->bs + (j->n0 + c) * b->cs + j->k0 * b->rs);
+    if (b->cs == 1)
+        j->tiles->pack_rows(from, b->rs, j->deep, n, to);
+    else
+        pack_lines(from, b->cs, b->rs, j->deep, n, j->width, j->item, to);
+}
+
 static tn_status pack_panels(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    const gemm_mat *b = &j->g->b;
-    for (int64_t p = begin; p < end; p++) {
-        int64_t c = p * j->width, n = j->n - c < j->width ? j->n - c : j->width;
-        const char *from =
-            (const char *)b->data + j->item * (j->e * b->bs + (j->n0 + c) * b->cs + j->k0 * b->rs);
-        char *to = j->b + p * j->deep * j->width * j->item;
-        if (b->cs == 1)
-            j->tiles->pack_rows(from, b->rs, j->deep, n, to);
-        else
-            pack_lines(from, b->cs, b->rs, j->deep, n, j->width, j->item, to);
-    }
+    for (int64_t p = begin; p < end; p++) pack_panel(j, p, j->b + p * panel_bytes(j));
     return TN_OK;
 }
 
 /* Rows [i, i + m) by panels [p0, p1). */
-static void run_block(const job *j, int64_t i, int64_t m, int64_t p0, int64_t p1, char *strips) {
+static void run_block(const job *j, int64_t i, int64_t m, int64_t p0, int64_t p1, char *own,
+                      char *strips) {
     const gemm_args *g = j->g;
     int64_t rows = j->tiles->rows, strip = j->deep * rows * j->item;
     const char *a =
@@ -75,7 +83,8 @@ static void run_block(const job *j, int64_t i, int64_t m, int64_t p0, int64_t p1
                    m - r < rows ? m - r : rows, rows, j->item, strips + r / rows * strip);
     for (int64_t p = p0; p < p1; p++) {
         int64_t c = p * j->width, n = j->n - c < j->width ? j->n - c : j->width;
-        const char *panel = j->b + p * j->deep * j->width * j->item;
+        const char *panel = j->b ? j->b + p * panel_bytes(j) : own;
+        if (!j->b) pack_panel(j, p, own);
         for (int64_t r = 0; r < as_is; r += rows)
             j->tiles->block(g, j->e, i + r, rows, j->n0 + c, n, a + j->item * r * g->a.rs, g->a.rs,
                             1, panel, j->deep);
@@ -87,17 +96,20 @@ static void run_block(const job *j, int64_t i, int64_t m, int64_t p0, int64_t p1
 
 static tn_status run_tasks(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
+    int64_t own = j->b ? 0 : j->width;
     uint64_t bytes;
-    void *strips;
-    tn_status st = cpu_room(room_mul(j->rows, j->deep), (size_t)j->item, &bytes, &strips);
+    void *room;
+    tn_status st = cpu_room(room_mul(own + j->rows, j->deep), (size_t)j->item, &bytes, &room);
     if (st) return st;
+    char *strips = (char *)room + own * j->deep * j->item;
     for (int64_t t = begin; t < end && st == TN_OK; t++) {
         int64_t i = t % j->row_blocks * j->rows, p = t / j->row_blocks * j->per_task;
         int64_t m = j->g->m - i < j->rows ? j->g->m - i : j->rows;
-        run_block(j, i, m, p, p + j->per_task < j->panels ? p + j->per_task : j->panels, strips);
+        run_block(j, i, m, p, p + j->per_task < j->panels ? p + j->per_task : j->panels, room,
+                  strips);
         if (t + 1 < end) st = cpu_poll();
     }
-    cpu_free(NULL, 0, strips, bytes);
+    cpu_free(NULL, 0, room, bytes);
     return st;
 }
 
@@ -111,13 +123,14 @@ static tn_status run_entry(job *j, const gemm_args *g, int64_t most_columns, int
     for (j->n0 = 0; j->n0 < g->n && st == TN_OK; j->n0 += j->n) {
         j->n = g->n - j->n0 < most_columns ? g->n - j->n0 : most_columns;
         j->panels = parts(j->n, j->width);
-        int64_t groups = parts(tasks, j->row_blocks), most = j->panels / GROUP;
+        int64_t groups = parts(tasks, j->row_blocks), most = j->b ? j->panels / GROUP : j->panels;
         j->per_task = parts(j->panels, groups < most ? groups : most < 1 ? 1 : most);
         groups = parts(j->panels, j->per_task);
         for (j->k0 = 0; j->k0 < g->k && st == TN_OK; j->k0 += j->deep) {
             j->deep = g->k - j->k0 < deep ? g->k - j->k0 : deep;
             j->g = j->k0 ? &later : g;
-            st = cpu_parallel(j->panels, 1 + 65536 / (j->deep * j->width), pack_panels, j);
+            if (j->b)
+                st = cpu_parallel(j->panels, 1 + 65536 / (j->deep * j->width), pack_panels, j);
             if (!st) st = cpu_parallel(room_mul(j->row_blocks, groups), 1, run_tasks, j);
         }
     }
@@ -136,7 +149,8 @@ static double cost(const gemm_args *g, const gemm_tiles *tiles) {
 
 bool cpu_gemm_has_block(const gemm_args *g) {
     const gemm_tiles *tiles = cpu_gemm_tiles(g->dtype);
-    if (!tiles || !tiles->block || g->m < SIDE || g->n < SIDE || g->k < SIDE) return false;
+    int64_t less = g->m < g->n ? g->m : g->n, more = g->m < g->n ? g->n : g->m;
+    if (!tiles || !tiles->block || less < SHORT || more < SIDE || g->k < SIDE) return false;
     double least = (double)g->m * (double)g->n * (double)g->k;
     if (least <= SMALL) return false;
     gemm_args turned = gemm_transposed(g);
@@ -144,19 +158,34 @@ bool cpu_gemm_has_block(const gemm_args *g) {
     return WASTE * least > (as_is < other ? as_is : other) * tiles->lanes;
 }
 
-/* How entry j->e is cut into tasks: blocks of rows by groups of panels, as many as keep TASKS threads
- * busy if each is worth it. */
-static tn_status run_whole(job *j, const gemm_args *g) {
-    int64_t deep = deep_of(g->dtype), least = 4 * j->tiles->rows, columns = MOST;
-    int64_t most = (int64_t)(cpu_os_l3_bytes() / 4) / DEEP_BYTES, tasks = TASKS;
+/* As many as are worth it. */
+static int64_t tasks_of(const gemm_args *g, int64_t most) {
+    double worth = 2.0 * (double)g->m * (double)g->n * (double)g->k / TASK_FLOPS;
+    return worth < 1 ? 1 : worth < (double)most ? (int64_t)worth : most;
+}
+
+static void cut_rows(job *j, int64_t rows) {
+    int64_t least = 4 * j->tiles->rows;
+    j->rows = parts(rows < least ? least : rows, j->tiles->rows) * j->tiles->rows;
+    j->row_blocks = parts(j->g->m, j->rows);
+}
+
+/* Entry j->e by tasks that pack their own panels: groups of columns, of at most two halves of the rows. */
+static tn_status run_own(job *j, const gemm_args *g) {
+    int64_t tasks = tasks_of(g, OWN_TASKS);
+    bool halves = tasks > 1 && g->b.cs == 1 && g->m >= OWN_HALVES;
+    cut_rows(j, halves ? parts(g->m, 2) : g->m);
+    return run_entry(j, g, g->n, tasks);
+}
+
+/* Entry j->e by panels for all: blocks of rows by groups of columns. */
+static tn_status run_shared(job *j, const gemm_args *g) {
+    int64_t deep = deep_of(g->dtype), columns = MOST, tasks = tasks_of(g, TASKS);
+    int64_t most = (int64_t)(cpu_os_l3_bytes() / 4) / DEEP_BYTES;
     if (most < columns) columns = most < FEWEST ? FEWEST : most;
     columns = parts(g->n < columns ? g->n : columns, j->width) * j->width;
-    double worth = 2.0 * (double)g->m * (double)g->n * (double)g->k / TASK_FLOPS;
-    if (worth < (double)tasks) tasks = worth < 1 ? 1 : (int64_t)worth;
     most = (int64_t)(cpu_os_l2_bytes() / 4) / DEEP_BYTES;
-    j->rows = parts(g->m, tasks) < most ? parts(g->m, tasks) : most;
-    j->rows = parts(j->rows < least ? least : j->rows, j->tiles->rows) * j->tiles->rows;
-    j->row_blocks = parts(g->m, j->rows);
+    cut_rows(j, parts(g->m, tasks) < most ? parts(g->m, tasks) : most);
     uint64_t bytes;
     void *b;
     tn_status st =
@@ -166,6 +195,11 @@ static tn_status run_whole(job *j, const gemm_args *g) {
     st = run_entry(j, g, columns, tasks);
     cpu_free(NULL, 0, b, bytes);
     return st;
+}
+
+static tn_status run_whole(job *j, const gemm_args *g) {
+    bool near = (double)g->m * DEEP_BYTES <= (double)cpu_os_l2_bytes() / 2;
+    return near && g->a.cs == 1 ? run_own(j, g) : run_shared(j, g);
 }
 
 static tn_status run_entries(void *arg, int64_t begin, int64_t end) {

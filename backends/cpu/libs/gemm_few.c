@@ -6,12 +6,15 @@
  * vector along the sum; where its rows are, each element of a row of A meets whole vectors of B's row. A tile
  * of sums stays in registers meanwhile. Each sum runs in an order that follows from the sizes
  * alone. The limit is the rate of multiply-adds, or for less than some four rows that of memory. */
+#include "caches.h"
+#include "copy.h"
 #include "cpu_priv.h"
 #include "gemm_priv.h"
 #include "gemm_tiles.h"
 
-/* Rows at most of narrow tiles along rows; columns and length of the sum at least. */
-enum { FEW_NARROW = 8, FEW_SIDE = 16 };
+/* Rows at most of narrow tiles along rows, and of wide ones by a B that the second cache does not keep;
+ * columns and length of the sum at least. */
+enum { FEW_NARROW = 8, FEW_FAR = 23, FEW_SIDE = 16 };
 enum { SMALL = 1 << 16 }; /* elements of a B that OpenBLAS's kernels for AVX-512 read as it lies */
 
 typedef struct job {
@@ -37,7 +40,7 @@ static bool has_dots(const gemm_args *g) { return g->b.rs == 1 && g->b.cs >= g->
 
 /* Where these tiles were faster than OpenBLAS, measured on Zen 4. Its kernels for AVX-512 do not pack what is
  * small. The sums across vectors at the end of a dot must be few beside the dot. Narrow tiles
- * would read rows of B, each in a page of its own, too often. */
+ * would read rows of B, each in a page of its own, too often, and so would many rows by a large B. */
 bool cpu_gemm_has_few(const gemm_args *g) {
     const gemm_tiles *tiles = cpu_gemm_tiles(g->dtype);
     if (!tiles || g->m < 2 || g->m > TILE_MOST || g->n < FEW_SIDE || g->k < FEW_SIDE) return false;
@@ -45,6 +48,8 @@ bool cpu_gemm_has_few(const gemm_args *g) {
     bool small = room_mul(g->n, g->k) <= SMALL && room_mul3(g->m, g->n, g->k) <= 8 * SMALL;
     if (wide && small) return false;
     if (has_dots(g)) return g->a.cs == 1 && 4 * g->m < g->k;
+    double bytes = (double)g->n * (double)g->k * (double)cpu_row_item(g->dtype);
+    if (wide && g->m > FEW_FAR && bytes > (double)cpu_os_l2_bytes() / 2) return false;
     return g->b.cs == 1 && (wide || g->m <= FEW_NARROW);
 }
 
