@@ -14,8 +14,9 @@
 #include "gemm_tiles.h"
 
 enum { DEEP_BYTES = 2048 };
-/* Tasks that are wanted, and panels of a task at least; of tasks that pack, and the rows from which on two pack the same. */
-enum { TASKS = 8, GROUP = 8, OWN_TASKS = 32, OWN_HALVES = 128 };
+/* Tasks that are wanted, and panels of a task at least. Of tasks that pack: fewer panels than OWN_GROUPS would
+ * keep some threads waiting, so that from OWN_HALVES rows on two tasks pack the same. */
+enum { TASKS = 8, GROUP = 8, OWN_TASKS = 32, OWN_GROUPS = 16, OWN_HALVES = 128 };
 /* The shorter side of C at least, the others, and multiplications: OpenBLAS's kernels for AVX-512 do not pack what is smaller. */
 enum { SHORT = 24, SIDE = 40, SMALL = 1000000 };
 enum { FEWEST = 512, MOST = 4096 }; /* columns that are packed at once */
@@ -173,7 +174,8 @@ static void cut_rows(job *j, int64_t rows) {
 /* Entry j->e by tasks that pack their own panels: groups of columns, of at most two halves of the rows. */
 static tn_status run_own(job *j, const gemm_args *g) {
     int64_t tasks = tasks_of(g, OWN_TASKS);
-    bool halves = tasks > 1 && g->b.cs == 1 && g->m >= OWN_HALVES;
+    bool few = parts(g->n, j->width) < OWN_GROUPS;
+    bool halves = few && tasks > 1 && g->b.cs == 1 && g->m >= OWN_HALVES;
     cut_rows(j, halves ? parts(g->m, 2) : g->m);
     return run_entry(j, g, g->n, tasks);
 }
@@ -198,7 +200,8 @@ static tn_status run_shared(job *j, const gemm_args *g) {
 }
 
 static tn_status run_whole(job *j, const gemm_args *g) {
-    bool near = (double)g->m * DEEP_BYTES <= (double)cpu_os_l2_bytes() / 2;
+    /* Rows of a power of two bytes share the cache's sets: there is place for fewer. */
+    bool near = (double)g->m * DEEP_BYTES <= 0.375 * (double)cpu_os_l2_bytes();
     return near && g->a.cs == 1 ? run_own(j, g) : run_shared(j, g);
 }
 
