@@ -1,6 +1,7 @@
 /* threads.c: the worker pool of the CPU plugin. One job runs at a time; whoever submits it works
- * too. Chunks are handed out by an atomic counter, so a slow worker does not hold up the rest, and
- * the split into chunks depends on the size of the job alone. Idle workers spin for about 30 us,
+ * too. Each thread begins with a share of the chunks that is the same in every job of as many, so that it finds in
+ * its cache what it has written there before, and then takes what is left of the others' shares, so that a slow
+ * worker does not hold up the rest. The split into chunks depends on the size of the job alone. Idle workers spin for about 30 us,
  * then sleep. A job that finds the pool busy, or starts inside another one, runs serially. */
 #include "cpu_priv.h"
 
@@ -11,6 +12,7 @@
 #define MAX_THREADS 1024
 #define MAX_CHUNKS 256 /* of one job: enough to balance, few enough to stay cheap ... */
 #define MAX_GRAINS 64  /* ... unless chunks would get so long that interrupts wait for them */
+#define MAX_SHARES 16  /* of a job: each thread looks through all in the end */
 #define SPIN_NS UINT64_C(30000)
 #define POLL_NS UINT64_C(10000000)
 
@@ -21,20 +23,34 @@
  * and touches nothing of a job that is over, and a submitter never waits for sleepers. */
 #define GATE_OPEN 0x80000000u
 
+/* Items [next, end) of a share that nobody has taken. */
+typedef struct share {
+    _Alignas(64) _Atomic int64_t next;
+    int64_t end;
+} share;
+
+/* What a worker starts from. */
+typedef struct seat {
+    uint32_t epoch; /* the last job that is not its own */
+    int32_t number; /* from 1; 0 is who submits */
+} seat;
+
 static struct pool {
     _Alignas(64) uint32_t epoch; /* counts jobs; workers watch it */
     _Alignas(64) uint32_t gate;
-    _Alignas(64) _Atomic int64_t next; /* first item that nobody has taken */
+    share shares[MAX_SHARES];
     _Alignas(64) _Atomic int32_t failed;
     cpu_body body;
     void *arg;
-    int64_t n, chunk;
+    int64_t chunk;
+    int32_t share_count;
     _Alignas(64) _Atomic int32_t sleepers;
     _Atomic int32_t busy;   /* somebody submits, or changes the pool */
     _Atomic int32_t wanted; /* threads to use; 0: not asked yet */
     _Atomic int32_t stop;
     int32_t started; /* workers that run */
     uint64_t ids[MAX_THREADS];
+    seat seats[MAX_THREADS];
     bool fork_hook;
     bool refused; /* the system refused a thread: said once */
 } pool;
@@ -89,17 +105,38 @@ tn_status cpu_poll(void) {
     return cpu_host->poll();
 }
 
-static void work(void) {
-    inside = true;
+/* What is left of a share. */
+static void work_off(share *s) {
     while (atomic_load_explicit(&pool.failed, memory_order_relaxed) == TN_OK) {
-        int64_t begin = atomic_fetch_add_explicit(&pool.next, pool.chunk, memory_order_relaxed);
-        if (begin >= pool.n) break;
-        int64_t end = pool.n - begin < pool.chunk ? pool.n : begin + pool.chunk;
+        if (atomic_load_explicit(&s->next, memory_order_relaxed) >= s->end) break;
+        int64_t begin = atomic_fetch_add_explicit(&s->next, pool.chunk, memory_order_relaxed);
+        if (begin >= s->end) break;
+        int64_t end = s->end - begin < pool.chunk ? s->end : begin + pool.chunk;
         tn_status st = pool.body(pool.arg, begin, end);
         if (st == TN_OK) st = cpu_poll();
         if (st != TN_OK) note_failure(st);
     }
+}
+
+/* By the thread with this number: its own share, then the others'. */
+static void work(int32_t number) {
+    inside = true;
+    for (int32_t i = 0; i < pool.share_count; i++)
+        work_off(&pool.shares[(number + i) % pool.share_count]);
     inside = false;
+}
+
+/* Whole chunks, as many in each share. */
+static void share_out(int64_t n, int64_t chunk, int32_t threads) {
+    int64_t chunks = n / chunk + (n % chunk != 0),
+            shares = threads < MAX_SHARES ? threads : MAX_SHARES;
+    if (shares > chunks) shares = chunks;
+    for (int64_t i = 0; i < shares; i++) {
+        share *s = &pool.shares[i];
+        atomic_store_explicit(&s->next, chunks * i / shares * chunk, memory_order_relaxed);
+        s->end = i + 1 < shares ? chunks * (i + 1) / shares * chunk : n;
+    }
+    pool.share_count = (int32_t)shares;
 }
 
 static tn_status run_serially(int64_t n, int64_t chunk, cpu_body body, void *arg) {
@@ -139,12 +176,13 @@ static uint32_t await_epoch(uint32_t seen) {
 }
 
 static void *worker(void *arg) {
-    uint32_t seen = (uint32_t)(uintptr_t)arg;
+    const seat *me = arg;
+    uint32_t seen = me->epoch;
     is_worker = true;
     while (!atomic_load_explicit(&pool.stop, memory_order_relaxed)) {
         seen = await_epoch(seen);
         if (!join_job()) continue;
-        work();
+        work(me->number);
         __atomic_fetch_sub(&pool.gate, 1, __ATOMIC_RELEASE);
     }
     return NULL;
@@ -178,11 +216,13 @@ static void start_workers(int32_t count) {
         pool.fork_hook = true;
         cpu_os_at_fork(NULL, NULL, after_fork);
     }
-    void *epoch = (void *)(uintptr_t)__atomic_load_n(&pool.epoch, __ATOMIC_RELAXED);
+    uint32_t epoch = __atomic_load_n(&pool.epoch, __ATOMIC_RELAXED);
     /* A thread that the system refuses is no failure: the job runs with those that there are. */
-    while (pool.started < count &&
-           cpu_os_thread_start(worker, epoch, &pool.ids[pool.started]) == TN_OK)
-        pool.started++;
+    for (; pool.started < count; pool.started++) {
+        seat *next = &pool.seats[pool.started];
+        *next = (seat){epoch, pool.started + 1};
+        if (cpu_os_thread_start(worker, next, &pool.ids[pool.started]) != TN_OK) break;
+    }
     if (pool.started == count || pool.refused) return;
     pool.refused = true;
     cpu_host->log(2, "the system refused a thread: the CPU computes with %d of %d",
@@ -227,13 +267,12 @@ tn_status cpu_parallel(int64_t n, int64_t grain, cpu_body body, void *arg) {
     }
     pool.body = body;
     pool.arg = arg;
-    pool.n = n;
     pool.chunk = chunk;
-    atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
+    share_out(n, chunk, threads);
     atomic_store_explicit(&pool.failed, TN_OK, memory_order_relaxed);
     __atomic_store_n(&pool.gate, GATE_OPEN, __ATOMIC_RELEASE);
     next_epoch();
-    work();
+    work(0);
     await_workers();
     tn_status st = atomic_load_explicit(&pool.failed, memory_order_relaxed);
     drop_pool();

@@ -293,17 +293,21 @@ static void run_columns(const job *j, const char *at, int64_t width, int64_t beg
     op->join(acc, level[1], width);
 }
 
-/* Item: (band, span); a band is one tile of columns at one place of the other kept dimensions. */
+/* A task: (outer, span, tile); a band is one tile of columns at one place of the other kept dimensions. Tasks
+ * beside each other are tiles of the same rows: a thread that has a half of them reads whole rows. */
 static tn_status column_items(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
-    for (int64_t item = begin; item < end; item++) {
-        int64_t band = item / j->spans, first = item % j->spans * j->span;
+    int64_t plane = j->tiles * j->spans;
+    for (int64_t task = begin; task < end; task++) {
+        int64_t band = task / plane * j->tiles + task % j->tiles;
+        int64_t span = task % plane / j->tiles, first = span * j->span;
         int64_t last = j->gone.count - first < j->span ? j->gone.count : first + j->span;
         int64_t outer = band / j->tiles, c0 = band % j->tiles * TILE;
         int64_t width = j->width - c0 < TILE ? j->width - c0 : TILE;
         const char *at = j->in + offset_in(&j->kept, 1, outer) + c0 * j->kept.in[0];
         const A *centers = j->centers ? j->centers + outer * j->width + c0 : NULL;
-        run_columns(j, at, width, first, last, centers, j->partial + item * TILE);
+        run_columns(j, at, width, first, last, centers,
+                    j->partial + (band * j->spans + span) * TILE);
     }
     return TN_OK;
 }
