@@ -16,6 +16,14 @@
 
 enum { GRAIN = 1 << 12, SMALL = 40, DIGITS = 256, FEW_ROOM = 256, GLANCE = 32, ORDERED = 16 };
 enum { TURN = 1 << 17 }; /* steps between looks for an interrupt */
+/* Rows that are sorted by all threads, their parts at least, and into how many buckets. */
+enum {
+    LONG = 1 << 16,
+    PART = 1 << 14,
+    MOST_PARTS = 64,
+    BUCKET_BITS = 8,
+    BUCKETS = 1 << BUCKET_BITS
+};
 
 /* ---- Items ------------------------------------------------------------------------------------*/
 
@@ -52,16 +60,17 @@ static void insertion(item *v, int64_t n) {
 /* Byte b of a key, from the lowest. */
 static inline uint32_t digit(K key, size_t b) { return (uint32_t)((uint64_t)key >> 8 * b & 255u); }
 
-/* By bytes from the lowest; a byte that is the same everywhere costs nothing. Positions must rise.
- * spare: room for n more. Returns where the result is, or NULL when interrupted. */
-static item *radix(item *v, item *spare, int64_t n) {
+/* By the lowest `bytes` of the keys, those above being the same; a byte that is the same everywhere costs
+ * nothing. Positions must rise. spare: room for n more. Returns where the result is, or NULL when
+ * interrupted. */
+static item *radix(item *v, item *spare, int64_t n, size_t bytes) {
     uint32_t counts[sizeof(K)][DIGITS];
-    memset(counts, 0, sizeof counts);
+    memset(counts, 0, bytes * sizeof counts[0]);
     cpu_stretch s = {.n = n, .cost = 1};
     while (cpu_next_stretch(&s))
         for (int64_t i = s.begin; i < s.end; i++)
-            for (size_t b = 0; b < sizeof(K); b++) counts[b][digit(v[i].key, b)]++;
-    for (size_t b = 0; b < sizeof(K) && s.st == TN_OK; b++) {
+            for (size_t b = 0; b < bytes; b++) counts[b][digit(v[i].key, b)]++;
+    for (size_t b = 0; b < bytes && s.st == TN_OK; b++) {
         uint32_t *c = counts[b], sum = 0;
         if (c[digit(v[0].key, b)] == (uint32_t)n) continue;
         for (int d = 0; d < DIGITS; d++) {
@@ -79,8 +88,8 @@ static item *radix(item *v, item *spare, int64_t n) {
     return s.st == TN_OK ? v : NULL;
 }
 
-static item *sort_items(item *v, item *spare, int64_t n) {
-    if (n > SMALL) return radix(v, spare, n);
+static item *sort_items(item *v, item *spare, int64_t n, size_t bytes) {
+    if (n > SMALL) return radix(v, spare, n, bytes);
     insertion(v, n);
     return v;
 }
@@ -161,18 +170,21 @@ typedef struct target {
     int64_t step_v, step_i;
 } target;
 
-static bool fill(const job *j, const T *x, item *v) {
-    int64_t step = j->ax.step[0], n = j->ax.n;
+/* Items [begin, end) of a row. */
+static bool fill_some(const job *j, const T *x, item *v, int64_t begin, int64_t end) {
+    int64_t step = j->ax.step[0];
     K flip = j->reversed ? KEY_LAST : 0;
-    cpu_stretch s = {.n = n, .cost = 1};
+    cpu_stretch s = {.n = end - begin, .cost = 1};
     while (cpu_next_stretch(&s)) {
-        for (int64_t i = s.begin; i < s.end; i++) {
+        for (int64_t i = begin + s.begin; i < begin + s.end; i++) {
             v[i].key = (K)(key_of(x[i * step]) ^ flip);
             v[i].at = (uint32_t)i;
         }
     }
     return s.st == TN_OK;
 }
+
+static bool fill(const job *j, const T *x, item *v) { return fill_some(j, x, v, 0, j->ax.n); }
 
 /* What a glance compares, numbers in their order. Those of half precision go by their bits, where a NaN
  * has to be told apart. */
@@ -253,10 +265,12 @@ static void store(const job *j, const T *x, const target *to, int64_t i, uint32_
     to->indices[i * to->step_i] = at;
 }
 
-static bool store_all(const job *j, const T *x, const target *to, const item *v, int64_t n) {
+/* The results from `first` on. */
+static bool store_all(const job *j, const T *x, const target *to, int64_t first, const item *v,
+                      int64_t n) {
     cpu_stretch s = {.n = n, .cost = 1};
     while (cpu_next_stretch(&s))
-        for (int64_t i = s.begin; i < s.end; i++) store(j, x, to, i, v[i].at);
+        for (int64_t i = s.begin; i < s.end; i++) store(j, x, to, first + i, v[i].at);
     return s.st == TN_OK;
 }
 
@@ -323,20 +337,20 @@ static tn_status one_row(const job *j, const T *x, const target *to, item *v, it
     if (!done) return TN_E_INTERRUPTED;
     switch (j->what) {
     case SORT:
-        v = sort_items(v, spare, n);
-        done = v && store_all(j, x, to, v, n);
+        v = sort_items(v, spare, n, sizeof(K));
+        done = v && store_all(j, x, to, 0, v, n);
         break;
     case TOPK:
         if (j->k < n) done = select_items(v, n, j->k);
         if (done && j->sorted) v = merge_items(v, spare, j->k);
-        done = done && v && store_all(j, x, to, v, j->k);
+        done = done && v && store_all(j, x, to, 0, v, j->k);
         break;
     case KTH:
         done = select_items(v, n, j->k);
         if (done) store(j, x, to, 0, v[j->k - 1].at);
         break;
     case MODE:
-        v = sort_items(v, spare, n);
+        v = sort_items(v, spare, n, sizeof(K));
         at = v ? most_frequent(v, n) : -1;
         done = at >= 0;
         if (done) store(j, x, to, 0, (uint32_t)at);
@@ -349,6 +363,143 @@ static tn_status one_row(const job *j, const T *x, const target *to, item *v, it
     return done ? TN_OK : TN_E_INTERRUPTED;
 }
 
+/* ---- Long rows: items go into buckets by the first bits in which keys differ, each of which is sorted ---*/
+
+typedef struct long_row {
+    const job *j;
+    const T *x;
+    const target *to;
+    item *v, *spare;
+    int64_t parts;
+    uint32_t *counts;     /* (part, bucket): how many, then where the next one goes */
+    K unlike[MOST_PARTS]; /* bits that differ from the first key's */
+    K first;
+    int32_t shift;         /* of the bits that name the bucket */
+    uint32_t end[BUCKETS]; /* of each bucket */
+} long_row;
+
+static int64_t part_begin(const long_row *r, int64_t part) { return r->j->ax.n * part / r->parts; }
+static size_t bucket_of(const long_row *r, K key) {
+    return (size_t)(key >> r->shift) & (BUCKETS - 1);
+}
+
+/* The bits in which a key differs from `first`. */
+static K unlike_bits(K first, const item *v, int64_t n) {
+    K unlike = 0;
+    for (int64_t i = 0; i < n; i++) unlike |= (K)(v[i].key ^ first);
+    return unlike;
+}
+
+static tn_status make_items(void *arg, int64_t begin, int64_t end) {
+    long_row *r = arg;
+    for (int64_t p = begin; p < end; p++) {
+        int64_t from = part_begin(r, p), to = part_begin(r, p + 1);
+        if (!fill_some(r->j, r->x, r->v, from, to)) return TN_E_INTERRUPTED;
+        r->unlike[p] = unlike_bits(r->first, r->v + from, to - from);
+    }
+    return TN_OK;
+}
+
+/* Where all keys are the same. */
+static tn_status store_parts(void *arg, int64_t begin, int64_t end) {
+    const long_row *r = arg;
+    int64_t from = part_begin(r, begin), to = part_begin(r, end);
+    return store_all(r->j, r->x, r->to, from, r->v + from, to - from) ? TN_OK : TN_E_INTERRUPTED;
+}
+
+static tn_status count_buckets(void *arg, int64_t begin, int64_t end) {
+    const long_row *r = arg;
+    for (int64_t p = begin; p < end; p++) {
+        uint32_t *counts = r->counts + p * BUCKETS;
+        memset(counts, 0, BUCKETS * sizeof *counts);
+        for (int64_t i = part_begin(r, p); i < part_begin(r, p + 1); i++)
+            counts[bucket_of(r, r->v[i].key)]++;
+    }
+    return TN_OK;
+}
+
+static tn_status to_buckets(void *arg, int64_t begin, int64_t end) {
+    const long_row *r = arg;
+    for (int64_t p = begin; p < end; p++) {
+        uint32_t *next = r->counts + p * BUCKETS;
+        for (int64_t i = part_begin(r, p); i < part_begin(r, p + 1); i++)
+            r->spare[next[bucket_of(r, r->v[i].key)]++] = r->v[i];
+    }
+    return TN_OK;
+}
+
+static tn_status sort_buckets(void *arg, int64_t begin, int64_t end) {
+    const long_row *r = arg;
+    for (int64_t b = begin; b < end; b++) {
+        int64_t from = b ? r->end[b - 1] : 0, n = r->end[b] - from;
+        if (n == 0) continue;
+        item *v = r->spare + from;
+        size_t bytes = 0;
+        for (K unlike = unlike_bits(v[0].key, v, n); unlike; unlike = (K)((uint64_t)unlike >> 8))
+            bytes++;
+        item *sorted = bytes ? sort_items(v, r->v + from, n, bytes) : v;
+        if (!sorted || !store_all(r->j, r->x, r->to, from, sorted, n)) return TN_E_INTERRUPTED;
+    }
+    return TN_OK;
+}
+
+/* From the counts of each part where its items of a bucket go, and where buckets end. */
+static void place_buckets(long_row *r) {
+    uint32_t sum = 0;
+    for (int64_t b = 0; b < BUCKETS; b++) {
+        for (int64_t p = 0; p < r->parts; p++) {
+            uint32_t *count = r->counts + p * BUCKETS + b, here = *count;
+            *count = sum;
+            sum += here;
+        }
+        r->end[b] = sum;
+    }
+}
+
+static tn_status long_row_run(const job *j, const T *x, const target *to) {
+    long_row r = {.j = j, .x = x, .to = to, .parts = j->ax.n / PART};
+    if (r.parts > MOST_PARTS) r.parts = MOST_PARTS;
+    uint64_t bytes, count_bytes = 0;
+    void *room, *counts = NULL;
+    tn_status st = cpu_room(j->ax.n, 2 * sizeof(item), &bytes, &room);
+    if (st) return st;
+    st = cpu_room(r.parts, BUCKETS * sizeof *r.counts, &count_bytes, &counts);
+    if (st) goto out;
+    r.v = room;
+    r.spare = r.v + j->ax.n;
+    r.counts = counts;
+    r.first = (K)(key_of(x[0]) ^ (j->reversed ? KEY_LAST : 0));
+    st = cpu_parallel(r.parts, 1, make_items, &r);
+    if (st) goto out;
+    K unlike = 0;
+    for (int64_t p = 0; p < r.parts; p++) unlike |= r.unlike[p];
+    if (unlike == 0) {
+        st = cpu_parallel(r.parts, 1, store_parts, &r);
+        goto out;
+    }
+    for (unlike >>= BUCKET_BITS; unlike; unlike >>= 1) r.shift++;
+    st = cpu_parallel(r.parts, 1, count_buckets, &r);
+    if (st) goto out;
+    place_buckets(&r);
+    st = cpu_parallel(r.parts, 1, to_buckets, &r);
+    if (!st) st = cpu_parallel(BUCKETS, 1, sort_buckets, &r);
+out:
+    if (counts) cpu_free(NULL, 0, counts, count_bytes);
+    cpu_free(NULL, 0, room, bytes);
+    return st;
+}
+
+/* ---- All rows ----------------------------------------------------------------------------------*/
+
+/* Row r and where its results go. */
+static target find_row(const job *j, int64_t r, const T **ret_x) {
+    int64_t at[AXIS_MAX], first = r / j->inner * j->inner * j->length + r % j->inner;
+    axis_offset(&j->ax, r, at);
+    *ret_x = j->x + at[0];
+    if (j->what != SORT) return (target){j->values + first, j->indices + first, j->inner, j->inner};
+    return (target){j->values + at[1], j->indices + at[2], j->ax.step[1], j->ax.step[2]};
+}
+
 static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
     const job *j = arg;
     uint64_t bytes;
@@ -357,18 +508,21 @@ static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
     if (st != TN_OK) return st;
     item *room = p;
     for (int64_t r = begin; r < end && st == TN_OK; r++) {
-        int64_t at[AXIS_MAX];
-        axis_offset(&j->ax, r, at);
-        target to;
-        if (j->what == SORT) {
-            to = (target){j->values + at[1], j->indices + at[2], j->ax.step[1], j->ax.step[2]};
-        } else {
-            int64_t first = r / j->inner * j->inner * j->length + r % j->inner;
-            to = (target){j->values + first, j->indices + first, j->inner, j->inner};
-        }
-        st = one_row(j, j->x + at[0], &to, room, room + j->ax.n);
+        const T *x;
+        target to = find_row(j, r, &x);
+        st = one_row(j, x, &to, room, room + j->ax.n);
     }
     cpu_free(NULL, 0, p, bytes);
+    return st;
+}
+
+static tn_status long_rows(const job *j) {
+    tn_status st = TN_OK;
+    for (int64_t r = 0; r < j->ax.rows && st == TN_OK; r++) {
+        const T *x;
+        target to = find_row(j, r, &x);
+        st = long_row_run(j, x, &to);
+    }
     return st;
 }
 
@@ -386,6 +540,9 @@ static tn_status run(const tn_call *call, job *j, const tn_view *x, tn_view *val
     j->inner = 1;
     for (int32_t d = (int32_t)dim + 1; d < x->ndim; d++) j->inner *= x->shape[d];
     if (x->numel == 0 || values->numel == 0) return TN_OK;
+    /* One thread sorts short keys sooner without. The result is the same. */
+    bool shared = sizeof(K) > 4 || cpu_threads_get() > 1;
+    if (j->what == SORT && j->ax.n >= LONG && shared) return long_rows(j);
     return cpu_parallel(j->ax.rows, GRAIN / j->ax.n + 1, some_rows, j);
 }
 
