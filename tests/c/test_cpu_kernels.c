@@ -144,7 +144,7 @@ static void test_math(void **state) {
     check_math("log1p", log1p, -0.99f, 50, 1.0);
     /* map_wide.h says how exact gelu's tail is with AVX-512; without fused multiply-adds it is less so. */
     const char *isa = device.describe(device.ctx, 0);
-    double limit = strstr(isa, "avx512") ? 2.9 : strstr(isa, "avx") ? 2.0 : 3.6;
+    double limit = strstr(isa, "avx512") ? 3.1 : strstr(isa, "avx") ? 2.0 : 3.6;
     check_math("_gelu", gelu, -9, 9, limit);
 }
 

@@ -83,6 +83,13 @@ def test_gelu_keeps_its_digits_in_the_tail() -> None:
     found = F.gelu(edge).numpy()
     np.testing.assert_array_equal(found, np.float32([math.inf, 0, math.nan, 0, 0, 0, 40]))
     assert np.signbit(found[[1, 4]]).all()
+    # Down to the last result that is a float, beside numbers that have no tail.
+    far = np.linspace(-14.5, -12.9, 8001, dtype=np.float32)
+    mixed = np.stack([far, np.linspace(13, 1e6, far.size, dtype=np.float32), 20 * far], 1).ravel()
+    exact = np.array([gelu(float(v)) if v > -30 else -0.0 for v in mixed])
+    found = F.gelu(tn.tensor(mixed)).numpy()
+    assert last_places(found, exact, 1e-45) < 4
+    assert np.signbit(found[exact <= 0]).all()
 
 
 def test_the_slope_of_gelu_is_right_in_the_tail() -> None:
