@@ -134,6 +134,16 @@ FUNCTION = """static int twice(int x) {
 """
 
 
+@pytest.mark.parametrize("inline", ["TMPL_INLINE", "VEC_INLINE", "FFT_INLINE", "static inline"])
+def test_mutants_of_inlined_functions_are_c(inline: str) -> None:
+    """Compilers refuse static twice, and what they refuse would be no mutant."""
+    text = f"{inline} int f(int x) {{ return x; }}"
+    [fn] = ctext.functions(text)
+    assert ctext.copy_of(text, fn, "g").count("static") == 1
+    assert "INLINE" not in ctext.copy_of(text, fn, "g") + ctext.prototype(text, fn)
+    assert ctext.prototype(text, fn).split()[0] == "static"
+
+
 def test_what_other_devices_compile_is_left_alone() -> None:
     (fn,) = ctext.functions(FUNCTION)
     notes = [e.note for e in ctext.edits(FUNCTION, fn, False)]

@@ -111,6 +111,8 @@ def reached(fns: list[Function], roots: set[str]) -> dict[str, set[str]]:
     return owners
 
 
+# Before a head: static, and always inlined. Of the templates, of vectors, of transforms.
+_INLINE = re.compile(r"\b[A-Z]+_INLINE\b")
 # What only compilers of GPUs see.
 ELSEWHERE = re.compile(
     r"^#if(?:def TMPL_CUDA| defined\(TMPL_CUDA\))(?: /\*[^\n]*)?$.*?^#(?:else|endif)\b", re.M | re.S
@@ -266,7 +268,7 @@ def _around(text: str, at: int, end: int, new: str) -> str:
 def head_of(text: str, fn: Function, name: str) -> str:
     """The function's head under another name; such a function is not inlined."""
     head = re.sub(rf"\b{fn.name}\b(?=\s*\()", name, text[fn.start : fn.brace], count=1)
-    head = re.sub(r"\b(TMPL_INLINE|static|inline)\b", "", head).strip()
+    head = re.sub(r"\b(static|inline)\b", "", _INLINE.sub("", head)).strip()
     return f"static __attribute__((noinline, unused)) {head} "
 
 
@@ -279,9 +281,13 @@ def copy_of(text: str, fn: Function, name: str, edit: Edit | None = None) -> str
     return f"{head_of(text, fn, name)}{body}\n"
 
 
+def plain_head(text: str, fn: Function) -> str:
+    """What stands before the body of a function that calls its mutants: it need not be inlined."""
+    return _INLINE.sub("static", text[fn.start : fn.brace])
+
+
 def prototype(text: str, fn: Function) -> str:
-    head = text[fn.start : fn.brace].replace("TMPL_INLINE", "static").rstrip()
-    return f"{head};\n"
+    return f"{plain_head(text, fn).rstrip()};\n"
 
 
 def choose(fn: Function, seen: str, cases: list[tuple[int, str]], variable: str) -> str:

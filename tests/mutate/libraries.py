@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -185,8 +186,7 @@ class Build:
                 own = f"{fn.name}_m{m.number}"
                 add(m.code.replace("{NAME}", own), m)
                 cases.append((m.number, own))
-            head_text = text[fn.start : fn.brace].replace("TMPL_INLINE", "static")
-            add(head_text + "{\n" + ctext.choose(fn, seen, cases, "tni_mutant"))
+            add(ctext.plain_head(text, fn) + "{\n" + ctext.choose(fn, seen, cases, "tni_mutant"))
             at = fn.brace + 1
         add(text[at:])
         return "".join(pieces)
@@ -349,9 +349,12 @@ class Build:
             if m.code:
                 m.seen = reached.setdefault((m.file, m.function), len(reached))
         bad: set[int] = {0}
+        made_of = len(mutants)
         while bad:  # what is compiled again without change comes from the compiler's cache
             objects, bad = self.compile_all(self.write(mutants, reached))
             mutants = [m for m in mutants if m.number not in bad]
+        if left_out := made_of - len(mutants):
+            print(f"mutate: {left_out} of {made_of} are no C and left out", file=sys.stderr)
         core = self.state("core", len(reached), mutants)
         made = [self.link(LIBTENON, objects, core)]
         if any(self.in_plugin(m) for m in mutants):
