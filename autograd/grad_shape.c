@@ -136,6 +136,7 @@ static tn_status scatter(tn_tensor *flat, const geometry *m, tn_tensor *g) {
     int32_t dim = shared_dim(m);
     tn_tensor *t;
     tn_status st = TN_OK;
+    if (g->v.numel == 0) return TN_OK; /* its other sizes may be any */
     if (dim < 0) {
         TN_TRY(tn_as_strided(flat, tn_ints_of(m->shape, m->ndim), tn_ints_of(m->strides, m->ndim),
                              tn_some_int(m->offset), &t));

@@ -185,7 +185,7 @@ def test_programs_at_places_that_are_no_files(tmp_path: Path) -> None:
         with pytest.raises(OSError):
             tn.jit.save(program, path)
     for path in (pipe, folder, tmp_path / "missing" / "a.tng", Path("/dev/zero")):
-        for read in (tn.jit.load, tn.export.load):
+        for read in (tn.jit.load, tn.export.load, tn.onnx.load):
             with pytest.raises((OSError, RuntimeError, ValueError)):
                 read(path)
     assert stat.S_ISFIFO(pipe.stat().st_mode)

@@ -305,6 +305,13 @@ def test_as_strided_in_place() -> None:
     assert tn.as_strided_(numbers(4), (2,), (2,)).tolist() == [0, 2]
 
 
+def test_gradients_of_as_strided_without_elements_take_no_time() -> None:
+    x = tn.ones(0, 3, requires_grad=True)
+    y = x.as_strided((2**40, 0, 2**40, 1, 1), (2, 2, 2, 1, 0), 2)
+    y.sum().backward()
+    assert x.grad.shape == (0, 3)
+
+
 def test_ends_in_tensors() -> None:
     low, high = tn.tensor(1.0), tn.tensor(3)
     assert tn.linspace(low, high, 3).tolist() == [1, 2, 3]

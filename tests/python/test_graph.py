@@ -384,6 +384,10 @@ def test_checkpoint_sequential(reentrant: bool) -> None:
         assert tn.allclose(p.grad, w)
 
 
+def test_checkpoint_sequential_in_fewer_parts_than_none() -> None:
+    assert checkpoint_sequential([tn.neg, tn.exp], -(2**31), tn.zeros(2)).tolist() == [1, 1]
+
+
 # ---- Garbage ------------------------------------------------------------------------------------
 
 

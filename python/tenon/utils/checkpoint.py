@@ -344,7 +344,7 @@ def checkpoint_sequential(
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     steps = list(functions.children() if isinstance(functions, tenon.nn.Module) else functions)
     size = len(steps) // segments
-    checkpointed = size * (segments - 1)
+    checkpointed = size * (segments - 1) if size > 0 else 0
 
     def part(chosen: Sequence[Callable[..., Any]]) -> Callable[[Any], Any]:
         def run(x: Any) -> Any:

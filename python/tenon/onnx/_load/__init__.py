@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import tenon
+from tenon.io.atomic import open_to_read
 from tenon.nn import Module, Parameter
 from tenon.onnx._load import control, layers, math, pooling, recurrent, resize, shape
 from tenon.onnx._load.registry import (
@@ -334,6 +336,8 @@ def load(source: Any) -> OnnxModule:
     else:
         try:
             is_path = isinstance(source, (str, os.PathLike))
+            if is_path:
+                open_to_read(Path(source)).close()  # a pipe is refused, and nobody waits for it
             model = onnx.load(source) if is_path else onnx.load_from_string(bytes(source))
         except OSError:
             raise
