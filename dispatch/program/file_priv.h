@@ -14,13 +14,14 @@
  *     0   8  magic             8   4  how many         12   4  CRC-32 of them
  *    16      32-bit numbers
  *
- * A file without weights has none, nor has one of an earlier Tenon, which does not look behind the data.
+ * A file without weights has none, nor has one of an earlier Tenon.
  *
  * The parts stand in this order with nothing between them but zeros up to the next multiple, and so do
  * the weights: a byte that is another one is seen, wherever it stands.
  *
  * In version 2 a number that follows from a size says how it goes on from the one before it. In version
- * 3 the outputs are followed by the rules of values: what sizes of results have to follow from. A
+ * 3 the outputs are followed by the rules of values: what sizes of results have to follow from. In version
+ * 4 there are checksums: a file that ends before them was cut off. A
  * program is written in the oldest version that can hold it, which older readers know. */
 #ifndef TENON_FILE_PRIV_H
 #define TENON_FILE_PRIV_H
@@ -29,7 +30,7 @@
 #include <string.h>
 
 #define TNI_FILE_MAGIC "\x89TNG\r\n\x1a\n"
-enum { TNI_FILE_VERSION = 3, TNI_FILE_HEADER = 64, TNI_FILE_ALIGN = 64 };
+enum { TNI_FILE_VERSION = 4, TNI_FILE_HEADER = 64, TNI_FILE_ALIGN = 64 };
 typedef struct tni_file_header {
     unsigned char magic[8];
     uint32_t version, bytes;

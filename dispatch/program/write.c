@@ -272,7 +272,9 @@ static tn_status check_shared(const tn_program *p) {
 /* The oldest that can hold the program. */
 static uint32_t version_of(const tn_program *p) {
     for (int32_t i = 0; i < p->nvalues; i++)
-        if (p->value[i].nrules) return TNI_FILE_VERSION;
+        if (p->value[i].role == TNI_P_WEIGHT) return TNI_FILE_VERSION;
+    for (int32_t i = 0; i < p->nvalues; i++)
+        if (p->value[i].nrules) return 3;
     for (int32_t k = 0; k < p->nnodes; k++)
         for (int32_t i = 0; i < p->node[k].nderived; i++)
             if (p->node[k].derived[i].step != TNI_P_IS) return 2;

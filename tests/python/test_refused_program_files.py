@@ -95,9 +95,10 @@ def filled_up(at: int) -> bytes:
 
 
 def more_data() -> bytes:
-    """64 bytes more of data, and no checksums."""
+    """64 bytes more of data, and no checksums, in a version that has none."""
     parts, data, _ = good()
     raw = bytearray(signed(parts)[: -len(programs.sums(parts, data))] + bytes(64))
+    struct.pack_into("<I", raw, 8, 3)
     struct.pack_into("<Q", raw, 40, len(data) + 64)
     return bytes(raw)
 
@@ -116,7 +117,7 @@ CASES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "another magic": (NO_PROGRAM, lambda: b"\x88" + signed(good()[0])[1:]),
     "a header that ends": ("it ends within its header", lambda: signed(good()[0])[:63]),
     "version 0": ("the file has version 0, and this Tenon reads up", lambda: header(8, "I", 0)),
-    "version 4": ("the file has version 4, and this Tenon reads up", lambda: header(8, "I", 4)),
+    "version 5": ("the file has version 5, and this Tenon reads up", lambda: header(8, "I", 5)),
     "a longer header": (POINTS_OUT, lambda: header(12, "I", 65)),
     "a graph in the header": (POINTS_OUT, lambda: header(16, "Q", 63)),
     "a graph behind the end": (POINTS_OUT, lambda: header(16, "Q", WHOLE + 1)),
@@ -139,13 +140,17 @@ CASES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "sums with another magic": (SUMS, lambda: with_sums(lambda s: None, b"TNGSUMZ\n")),
     "sums of other sums": (SUMS, lambda: with_sums(lambda s: None, off=1)),
     "sums that end": (SUMS, lambda: signed(good()[0])[:-1]),
+    "no sums": (SUMS, lambda: with_sums(list.clear)[:-16]),
     "a sum of another weight": (
         "the values of the weight 'w' are not those that were written",
         lambda: with_sums(lambda s: s.insert(0, 5)),
     ),
     "a weight without a sum": ("a weight without a checksum", lambda: with_sums(list.clear)),
     "a sum too many": ("checksums of no weights", lambda: with_sums(lambda s: s.append(5))),
-    "a stream that ends": ("it ends too early", lambda: signed(good()[0][:1])),
+    "a stream that ends": (
+        "it ends too early",
+        lambda: programs.file_of(good()[0][:1], good()[1], 3),
+    ),
     "a stream that goes on": (
         "something follows the graph",
         lambda: signed([*good()[0], programs.Part("i", 0, "")]),
