@@ -54,6 +54,7 @@ def test_what_is_added_and_where_it_goes(dtype: tn.dtype) -> None:
 def test_batches(dtype: tn.dtype) -> None:
     rng = np.random.default_rng(5)
     check_batches(rng, 120, 128, 90, dtype)
+    check_batches(rng, 260, 130, 1100, dtype)  # the sum in parts, entry by entry
 
 
 def test_an_infinite_element_stays_in_its_row_and_column() -> None:

@@ -165,10 +165,10 @@ static int64_t tasks_of(const gemm_args *g, int64_t most) {
     return worth < 1 ? 1 : worth < (double)most ? (int64_t)worth : most;
 }
 
-static void cut_rows(job *j, int64_t rows) {
+static void cut_rows(job *j, const gemm_args *g, int64_t rows) {
     int64_t least = 4 * j->tiles->rows;
     j->rows = parts(rows < least ? least : rows, j->tiles->rows) * j->tiles->rows;
-    j->row_blocks = parts(j->g->m, j->rows);
+    j->row_blocks = parts(g->m, j->rows);
 }
 
 /* Entry j->e by tasks that pack their own panels: groups of columns, of at most two halves of the rows. */
@@ -176,7 +176,7 @@ static tn_status run_own(job *j, const gemm_args *g) {
     int64_t tasks = tasks_of(g, OWN_TASKS);
     bool few = parts(g->n, j->width) < OWN_GROUPS;
     bool halves = few && tasks > 1 && g->b.cs == 1 && g->m >= OWN_HALVES;
-    cut_rows(j, halves ? parts(g->m, 2) : g->m);
+    cut_rows(j, g, halves ? parts(g->m, 2) : g->m);
     return run_entry(j, g, g->n, tasks);
 }
 
@@ -187,7 +187,7 @@ static tn_status run_shared(job *j, const gemm_args *g) {
     if (most < columns) columns = most < FEWEST ? FEWEST : most;
     columns = parts(g->n < columns ? g->n : columns, j->width) * j->width;
     most = (int64_t)(cpu_os_l2_bytes() / 4) / DEEP_BYTES;
-    cut_rows(j, parts(g->m, tasks) < most ? parts(g->m, tasks) : most);
+    cut_rows(j, g, parts(g->m, tasks) < most ? parts(g->m, tasks) : most);
     uint64_t bytes;
     void *b;
     tn_status st =

@@ -493,11 +493,13 @@ out:
 
 /* Row r and where its results go. */
 static target find_row(const job *j, int64_t r, const T **ret_x) {
-    int64_t at[AXIS_MAX], first = r / j->inner * j->inner * j->length + r % j->inner;
+    int64_t at[AXIS_MAX];
     axis_offset(&j->ax, r, at);
     *ret_x = j->x + at[0];
-    if (j->what != SORT) return (target){j->values + first, j->indices + first, j->inner, j->inner};
-    return (target){j->values + at[1], j->indices + at[2], j->ax.step[1], j->ax.step[2]};
+    if (j->what == SORT)
+        return (target){j->values + at[1], j->indices + at[2], j->ax.step[1], j->ax.step[2]};
+    int64_t first = r / j->inner * j->inner * j->length + r % j->inner;
+    return (target){j->values + first, j->indices + first, j->inner, j->inner};
 }
 
 static tn_status some_rows(void *arg, int64_t begin, int64_t end) {
