@@ -126,6 +126,96 @@ static tn_status pack_panels(void *arg, int64_t begin, int64_t end) {
     return TN_OK;
 }
 
+/* ---- Packing for kernels that run their own blocks ---------------------------------------------*/
+
+/* Lanes 0 to n of 32 and of 16. */
+static __mmask32 lanes_32(int64_t n) {
+    return n <= 0 ? 0 : n >= 32 ? ~(__mmask32)0 : (__mmask32)((UINT32_C(1) << n) - 1);
+}
+
+static __mmask16 lanes_16(int64_t n) { return (__mmask16)lanes_32(n > 16 ? 16 : n); }
+
+BF16 static inline void pair_vector(const uint16_t *x, const uint16_t *y, __mmask16 here,
+                                    uint32_t *to) {
+    __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(here, x));
+    if (y) {
+        __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(here, y));
+        low = _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+    }
+    _mm512_mask_storeu_epi32(to, here, low);
+}
+
+BF16 void cpu_bf16_pairs(const uint16_t *x, const uint16_t *y, int64_t n, uint32_t *to) {
+    for (int64_t i = 0; i < n; i += LINE)
+        pair_vector(x + i, y ? y + i : NULL, lanes_16(n - i), to + i);
+}
+
+BF16 void cpu_bf16_pair_lines(const uint16_t *x, int64_t ls, int64_t n, int64_t cs,
+                              int64_t channels, int64_t size, uint32_t *to, int64_t ld) {
+    for (int64_t c = 0; c < channels; c += 2, to += size) {
+        const uint16_t *from = x + c * cs, *next = c + 1 < channels ? from + cs : NULL;
+        for (int64_t i = 0; i < size; i += LINE) {
+            __mmask16 here = lanes_16(size - i);
+            for (int64_t l = 0; l < n; l++)
+                pair_vector(from + l * ls + i, next ? next + l * ls + i : NULL, here,
+                            to + l * ld + i);
+        }
+    }
+}
+
+void cpu_bf16_strip(const bf16_unit *u, const uint16_t *from, int64_t ls, int64_t k, int64_t n,
+                    uint32_t *to) {
+    pack_strip(u, from, ls, 1, k, n, to);
+}
+
+void cpu_bf16_panel(const uint16_t *from, int64_t ls, int64_t k, int64_t n, int64_t width,
+                    int64_t pairs, uint32_t *to) {
+    pack_padded(from, ls, 1, k, n, width, pairs, to);
+}
+
+BF16 void cpu_bf16_runs(const uint16_t *x, const bf16_run *run, int64_t runs, const int64_t *line,
+                        int64_t lines, int64_t ld, uint16_t *to) {
+    __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32,
+                                    30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    for (const bf16_run *r = run; r < run + runs; r++) {
+        __mmask32 here = lanes_32(r->n), a = lanes_32(2 * r->n - 1), b = lanes_32(2 * r->n - 33);
+        for (int64_t l = 0; l < lines; l++) {
+            const uint16_t *from = x + line[l] + r->from;
+            uint16_t *dst = to + l * ld + r->at;
+            if (r->step == 1) {
+                _mm512_mask_storeu_epi16(dst, here, _mm512_maskz_loadu_epi16(here, from));
+            } else if (r->step == 2) {
+                __m512i first = _mm512_maskz_loadu_epi16(a, from);
+                __m512i next = _mm512_maskz_loadu_epi16(b, from + 32);
+                _mm512_mask_storeu_epi16(dst, here, _mm512_permutex2var_epi16(first, even, next));
+            } else {
+                for (int64_t i = 0; i < r->n; i++) dst[i] = from[i * r->step];
+            }
+        }
+    }
+}
+
+BF16 void cpu_bf16_runs_of_pairs(const uint32_t *x, const bf16_run *run, int64_t runs,
+                                 const int64_t *line, int64_t lines, int64_t ld, uint32_t *to) {
+    __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    for (const bf16_run *r = run; r < run + runs; r++) {
+        __mmask16 here = lanes_16(r->n), a = lanes_16(2 * r->n - 1), b = lanes_16(2 * r->n - 17);
+        for (int64_t l = 0; l < lines; l++) {
+            const uint32_t *from = x + line[l] + r->from;
+            uint32_t *dst = to + l * ld + r->at;
+            if (r->step == 1) {
+                _mm512_mask_storeu_epi32(dst, here, _mm512_maskz_loadu_epi32(here, from));
+            } else if (r->step == 2) {
+                __m512i first = _mm512_maskz_loadu_epi32(a, from);
+                __m512i next = _mm512_maskz_loadu_epi32(b, from + 16);
+                _mm512_mask_storeu_epi32(dst, here, _mm512_permutex2var_epi32(first, even, next));
+            } else {
+                for (int64_t i = 0; i < r->n; i++) dst[i] = from[i * r->step];
+            }
+        }
+    }
+}
+
 /* ---- Blocks ------------------------------------------------------------------------------------*/
 
 /* A row of the result: alpha * sum + beta * what was there. */
@@ -335,6 +425,36 @@ tn_status cpu_gemm_bf16(const tn_call *call, const gemm_args *g) {
                         run_blocks, &j);
 }
 #else
+/* No unit, no caller. */
+void cpu_bf16_pairs(const uint16_t *x, const uint16_t *y, int64_t n, uint32_t *to) {
+    (void)x, (void)y, (void)n, (void)to;
+}
+
+void cpu_bf16_pair_lines(const uint16_t *x, int64_t ls, int64_t n, int64_t cs, int64_t channels,
+                         int64_t size, uint32_t *to, int64_t ld) {
+    (void)x, (void)ls, (void)n, (void)cs, (void)channels, (void)size, (void)to, (void)ld;
+}
+
+void cpu_bf16_strip(const bf16_unit *u, const uint16_t *from, int64_t ls, int64_t k, int64_t n,
+                    uint32_t *to) {
+    (void)u, (void)from, (void)ls, (void)k, (void)n, (void)to;
+}
+
+void cpu_bf16_panel(const uint16_t *from, int64_t ls, int64_t k, int64_t n, int64_t width,
+                    int64_t pairs, uint32_t *to) {
+    (void)from, (void)ls, (void)k, (void)n, (void)width, (void)pairs, (void)to;
+}
+
+void cpu_bf16_runs(const uint16_t *x, const bf16_run *run, int64_t runs, const int64_t *line,
+                   int64_t lines, int64_t ld, uint16_t *to) {
+    (void)x, (void)run, (void)runs, (void)line, (void)lines, (void)ld, (void)to;
+}
+
+void cpu_bf16_runs_of_pairs(const uint32_t *x, const bf16_run *run, int64_t runs,
+                            const int64_t *line, int64_t lines, int64_t ld, uint32_t *to) {
+    (void)x, (void)run, (void)runs, (void)line, (void)lines, (void)ld, (void)to;
+}
+
 bool cpu_has_bf16_tiles(void) { return false; }
 
 int64_t cpu_bf16_product_room(int64_t m, int64_t n, int64_t k) {

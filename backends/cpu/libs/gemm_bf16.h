@@ -26,6 +26,36 @@ typedef struct bf16_unit {
 
 enum { BF16_TURNED = 16 };
 
+/* ---- Packing, for kernels that run their own blocks; only where there is a unit ------------------*/
+
+/* to[i] = (x[i], y[i]), y NULL: (x[i], 0). */
+void cpu_bf16_pairs(const uint16_t *x, const uint16_t *y, int64_t n, uint32_t *to);
+
+/* The same of pairs of channels, so many elements each, of n lines: to[l * ld + c / 2 * size + i]. */
+void cpu_bf16_pair_lines(const uint16_t *x, int64_t ls, int64_t n, int64_t cs, int64_t channels,
+                         int64_t size, uint32_t *to, int64_t ld);
+
+/* n lines of k elements each, ls apart, as a strip; zeros after n lines, none after k. */
+void cpu_bf16_strip(const bf16_unit *u, const uint16_t *from, int64_t ls, int64_t k, int64_t n,
+                    uint32_t *to);
+
+/* n lines as a panel of `width` columns; zeros after k elements up to so many pairs. */
+void cpu_bf16_panel(const uint16_t *from, int64_t ls, int64_t k, int64_t n, int64_t width,
+                    int64_t pairs, uint32_t *to);
+
+/* Elements x[from + i * step] of n, which go to to[at + i]. */
+typedef struct bf16_run {
+    int64_t from, at, n, step;
+} bf16_run;
+
+enum { BF16_LANES = 32, BF16_PAIR_LANES = 16 }; /* the most elements, or pairs, of a run */
+
+/* For each of the lines at line[l] of x: its runs to to + l * ld. */
+void cpu_bf16_runs(const uint16_t *x, const bf16_run *run, int64_t runs, const int64_t *line,
+                   int64_t lines, int64_t ld, uint16_t *to);
+void cpu_bf16_runs_of_pairs(const uint32_t *x, const bf16_run *run, int64_t runs,
+                            const int64_t *line, int64_t lines, int64_t ld, uint32_t *to);
+
 /* The best that this processor has, NULL: none. The same at each call. */
 const bf16_unit *cpu_bf16_unit(void);
 

@@ -25,16 +25,18 @@ def convolution(
     padding: int = 0,
     groups: int = 1,
     backward: bool = False,
+    dtype: str = "float32",
 ) -> None:
     """The limit is that of direct convolution; Winograd's method may halve that of a 3 x 3 one."""
 
     def make(T: Any) -> Callable[[], Any]:
-        x, w = normal(T, *image), normal(T, *kernel) * 0.1
+        kind = getattr(T, dtype)
+        x, w = normal(T, *image).to(kind), (normal(T, *kernel) * 0.1).to(kind)
         conv2d = T.nn.functional.conv2d
         if not backward:
             return lambda: conv2d(x, w, None, stride, padding, 1, groups)
         x, w = x.requires_grad_(), w.detach().requires_grad_()
-        g = normal(T, *conv2d(x, w, None, stride, padding, 1, groups).shape)
+        g = normal(T, *conv2d(x, w, None, stride, padding, 1, groups).shape).to(kind)
 
         def run():
             x.grad = w.grad = None
@@ -48,7 +50,8 @@ def convolution(
     pixels = n * out_channels * (height // stride) * (width // stride)
     flops = 2.0 * pixels * depth * kh * kw * (3 if backward else 1)
     inputs = n * image[1] * height * width
-    conv(goal, name=name, bytes=4.0 * (inputs + pixels), flops=flops)(make)
+    size = 4.0 if dtype == "float32" else 2.0
+    conv(goal, name=name, bytes=size * (inputs + pixels), flops=flops)(make)
 
 
 convolution("conv3x3_32x64x56", 0.7, (32, 64, 56, 56), (64, 64, 3, 3), padding=1)
@@ -59,6 +62,16 @@ convolution("conv_depthwise_32x64x56", 0.3, (32, 64, 56, 56), (64, 1, 3, 3), 1, 
 convolution(
     "conv3x3_8x64x56_fwd_bwd", 0.7, (8, 64, 56, 56), (64, 64, 3, 3), padding=1, backward=True
 )
+for suffix, backward in (("", False), ("_fwd_bwd", True)):
+    convolution(
+        "conv3x3_8x64x56_bf16" + suffix,
+        0.7,
+        (8, 64, 56, 56),
+        (64, 64, 3, 3),
+        padding=1,
+        backward=backward,
+        dtype="bfloat16",
+    )
 
 
 # -- normalisation and pooling -----------------------------------------------------------------
