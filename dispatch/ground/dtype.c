@@ -346,7 +346,7 @@ tn_status tni_check_scalar_fits(const tn_scalar *value, int32_t dtype) {
                                   [TN_U32] = 4294967295.0,
                                   [TN_U64] = 18446744073709551615.0};
     static const char *const names[] = {[TN_U8] = "uint8_t",         [TN_I8] = "int8_t",
-                                        [TN_I16] = "short",          [TN_I32] = "int",
+                                        [TN_I16] = "int16_t",        [TN_I32] = "int",
                                         [TN_I64] = "int64_t",        [TN_F16] = "c10::Half",
                                         [TN_BF16] = "c10::BFloat16", [TN_F32] = "float",
                                         [TN_F64] = "double",         [TN_U16] = "uint16_t",

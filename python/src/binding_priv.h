@@ -245,7 +245,7 @@ void tnp_releasebuffer(PyObject *self, Py_buffer *view);
 void tnp_release_tensor(void *ctx);
 
 /* ---- opcall.c ----------------------------------------------------------------------------------*/
-enum { TNP_MAX_ARGS_BYTES = 768, TNP_MAX_RETS = 8 };
+enum { TNP_MAX_ARGS_BYTES = 768, TNP_MAX_RETS = 8, TNP_MAX_KEYWORDS = 24 };
 enum tnp_form { TNP_FORM_FUNCTION, TNP_FORM_METHOD, TNP_FORM_INPLACE };
 #define TN_PY_TORCH 0x1u
 #define TN_PY_METHOD 0x2u

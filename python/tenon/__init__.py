@@ -188,7 +188,7 @@ _LATER = {
     **dict.fromkeys((
         "adaptive_max_pool1d", "alpha_dropout", "alpha_dropout_", "batch_norm",
         "binary_cross_entropy_with_logits", "celu_",
-        "cosine_embedding_loss", "ctc_loss", "feature_alpha_dropout",
+        "cosine_embedding_loss", "ctc_loss", "detach_", "feature_alpha_dropout",
         "feature_alpha_dropout_", "feature_dropout", "feature_dropout_",
         "hinge_embedding_loss", "instance_norm",
         "kl_div", "margin_ranking_loss", "max_pool1d_with_indices", "max_pool3d",

@@ -453,3 +453,22 @@ def test_copies_of_finfo_are_of_its_dtype_and_change_no_other():
     assert {kind: repr(tn.finfo(kind)) for kind in before} == before
     with pytest.raises(TypeError, match="floating point"):
         tn.finfo([tn.float32])
+
+
+@pytest.mark.parametrize("dtype", [tn.uint8, tn.uint16, tn.uint32, tn.uint64])
+def test_floats_below_zero_are_no_natural_numbers(dtype: tn.dtype) -> None:
+    """As data; a tensor that is converted wraps around."""
+    for data in (-1.5, [0.0, -3.0], [[1, -0.5]]):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            tn.tensor(data, dtype=dtype)
+    assert tn.tensor([-0.0, 2.75], dtype=dtype).tolist() == [0, 2]
+    assert tn.tensor([-1.5]).to(dtype).tolist() == [tn.iinfo(dtype).max]
+
+
+def test_the_type_that_a_value_overflows() -> None:
+    for dtype, name in (
+        (tn.int8, "int8_t"), (tn.int16, "int16_t"), (tn.int32, "int"), (tn.uint8, "uint8_t"),
+        (tn.float16, "c10::Half"),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match=f"to type {name} without overflow"):
+            tn.full((2,), 1e30, dtype=dtype)

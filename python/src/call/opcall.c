@@ -228,11 +228,32 @@ PyObject *tnp_result_type(PyObject *unused, PyObject *name) {
     Py_RETURN_NONE;
 }
 
+/* The tensor stands among the keywords: the call without it. */
+static PyObject *inplace_by_name(int32_t group, Py_ssize_t at, PyObject *const *args,
+                                 PyObject *kwnames) {
+    PyObject *rest[TNP_MAX_KEYWORDS], *names, *result = NULL;
+    Py_ssize_t n = PyTuple_Size(kwnames);
+    if (!(names = PyTuple_New(n - 1))) return NULL;
+    for (Py_ssize_t i = 0, k = 0; i < n; i++) {
+        if (i == at) continue;
+        rest[k] = args[i];
+        PyTuple_SetItem(names, k++, Py_NewRef(PyTuple_GetItem(kwnames, i)));
+    }
+    result = tnp_group_call(group, TNP_FORM_INPLACE, args[at], rest, 0, names);
+    Py_DECREF(names);
+    return result;
+}
+
 PyObject *tnp_group_call_inplace(int32_t group, PyObject *const *args, Py_ssize_t nargs,
                                  PyObject *kwnames) {
     if (nargs < 1 || !tnp_is_tensor(args[0])) {
         const char *name = groups[group].inplace_name;
         PyObject *taken;
+        Py_ssize_t named = nargs == 0 && kwnames ? PyTuple_Size(kwnames) : 0;
+        for (Py_ssize_t i = 0; i < named && named <= TNP_MAX_KEYWORDS; i++)
+            if (PyUnicode_CompareWithASCIIString(PyTuple_GetItem(kwnames, i), "input") == 0 &&
+                tnp_is_tensor(args[i]))
+                return inplace_by_name(group, i, args, kwnames);
         if (tnp_override(name, TNP_FORM_FUNCTION, NULL, args, nargs, kwnames, &taken)) return taken;
         PyErr_Format(PyExc_TypeError, "%s(): argument 'input' (position 1) must be Tensor", name);
         return NULL;

@@ -11,8 +11,6 @@ void tnp_frame_free(tnp_frame *f) {
     for (int32_t i = 0; i < f->nblocks; i++) PyMem_Free(f->blocks[i]);
 }
 
-enum { MAX_KEYWORDS = 24 };
-
 /* ---- One value ---------------------------------------------------------------------------------*/
 
 static int bad_type(tnp_mismatch *why, PyObject *value) {
@@ -332,7 +330,7 @@ int tnp_convert(const tnp_param *param, PyObject *value, tnp_frame *f, tnp_misma
 /* ---- One overload ------------------------------------------------------------------------------*/
 
 typedef struct keywords {
-    PyObject *name[MAX_KEYWORDS];
+    PyObject *name[TNP_MAX_KEYWORDS];
     PyObject *const *value; /* in the same order */
     int32_t n, used;
 } keywords;
@@ -475,11 +473,13 @@ static int bind_once(tnp_overload *o, enum tnp_form form, PyObject *self, PyObje
     return k->used == k->n ? 1 : take_extras(o, form, k, f, extras, why);
 }
 
-/* The parameter that a keyword means when it is not spelt by an interned string, or in NumPy's way. */
+/* The parameter that a keyword means when it is not spelt by an interned string, or in NumPy's way, or where a
+ * function is told what its method is of. */
 static PyObject *canonical(const tnp_overload *o, PyObject *name) {
     static const char *const numpy_names[][2] = {
-        {"axis", "dim"}, {"keepdims", "keepdim"}, {"x", "input"},    {"a", "input"},
-        {"x1", "input"}, {"x2", "other"},         {"axis0", "dim0"}, {"axis1", "dim1"},
+        {"axis", "dim"},   {"keepdims", "keepdim"}, {"x", "input"},
+        {"a", "input"},    {"x1", "input"},         {"x2", "other"},
+        {"axis0", "dim0"}, {"axis1", "dim1"},       {"input", "self"},
     };
     PyObject *const own[] = {tnp.str_out, tnp.str_requires_grad, tnp.str_pin_memory,
                              tnp.str_layout};
@@ -501,7 +501,7 @@ int tnp_bind(tnp_overload *o, enum tnp_form form, PyObject *self, PyObject *cons
     keywords k = {.value = args + nargs, .n = 0};
     if (kwnames) {
         k.n = (int32_t)PyTuple_Size(kwnames);
-        if (k.n > MAX_KEYWORDS) return too_many_things();
+        if (k.n > TNP_MAX_KEYWORDS) return too_many_things();
         for (int32_t i = 0; i < k.n; i++) k.name[i] = PyTuple_GetItem(kwnames, i);
     }
     int r = bind_once(o, form, self, args, nargs, &k, f, extras, why);

@@ -220,7 +220,8 @@ static bool store(int32_t dtype, const tn_scalar *s, char *p) {
         PyErr_SetString(PyExc_TypeError, "must be real number, not complex");
         return false;
     }
-    bool strange = !(fabs(d[0]) <= 0x1p63) || (dtype == TN_U8 && d[0] < 0.0);
+    bool natural = dtype == TN_U8 || dtype == TN_U16 || dtype == TN_U32 || dtype == TN_U64;
+    bool strange = !(fabs(d[0]) <= 0x1p63) || (natural && d[0] < 0.0);
     switch (dtype) {
     case TN_BOOL: *p = s->re != 0.0 || s->im != 0.0; break;
     case TN_F32: memcpy(p, f, sizeof f[0]); break;

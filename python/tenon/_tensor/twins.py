@@ -14,7 +14,18 @@ from tenon.nn import functional as F
 
 # The same arguments in both places.
 celu_, relu_, selu_, threshold_ = F.celu_, F.relu_, F.selu_, F.threshold_
-resize_as_ = Tensor.resize_as_
+
+
+def detach_(input: Tensor) -> Tensor:
+    """See Tensor.detach_."""
+    return input.detach_()
+
+
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """See Tensor.resize_as_."""
+    return input.resize_as_(the_template, memory_format=memory_format)
+
+
 pairwise_distance, prelu, max_pool3d = F.pairwise_distance, F.prelu, F.max_pool3d
 
 
