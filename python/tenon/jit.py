@@ -522,7 +522,7 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         k: v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v
         for k, v in (_extra_files or {}).items()
     }
-    methods.refuse_several(m, "jit.save")
+    methods.refuse_to_write(m, "jit.save")
     if isinstance(m, (_Script, _ScriptedModule)):
         program, note = script_file.program_of(m, m.original_name)
     elif not isinstance(m, _Runs):
@@ -560,17 +560,21 @@ def _saved(m: Any, extra_files: dict[str, Any] | None) -> bytes:
 def load(
     f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, **options: Any
 ) -> Any:
-    """What save wrote. Weights of a path are mapped, and read when they are used. A file that is
-    damaged, or that another program wrote, is a RuntimeError (serialization.FileFormatError)."""
-    if map_location is not None and tenon.device(map_location).type != "cpu":
-        raise NotImplementedError(
-            "jit.load: a program keeps its device; map_location can only be 'cpu'"
-        )
+    """What save wrote, here or in PyTorch. Weights of a path are mapped, and read when they are
+    used. A file that is damaged, or of another program, is a serialization.FileFormatError."""
+    from tenon._program import archive
+
     if isinstance(f, (str, os.PathLike)):
         if not os.path.exists(f):
             raise ValueError(f"The provided filename {f} does not exist")
         if os.path.isdir(f):
             raise ValueError(f"The provided filename {f} is a directory")
+    if archive.is_archive(f):
+        return archive.load(f, map_location, _extra_files)
+    if map_location is not None and tenon.device(map_location).type != "cpu":
+        raise NotImplementedError(
+            "jit.load: a program keeps its device; map_location can only be 'cpu'"
+        )
     program = _notes.read(f, "jit.load")
     made = _of_program(program)
     note = json.loads(program.note)

@@ -30,7 +30,8 @@ from tenon.io.errors import FileFormatError
 
 # What readers raise on purpose; anything else is a mistake in them.
 EXPECTED = (FileFormatError, OSError)
-CHECKED = (".pt2", ".tng")  # every value in them has a checksum
+CHECKED = (".pt2", ".script", ".tng")  # every value in them has a checksum
+SCRIPT = Path(__file__).parent.parent / "data" / "torchscript" / "course.pt"
 MANIFEST = (
     '{"manifest": 1, "name": "fuzz", "version": "1", "library": "tenon_fuzz.so",\n'
     ' "abi": {"major": 1, "min_minor": 0}, "devices": ["fuzz"], "summary": "x\\u00e9"}\n'
@@ -47,6 +48,7 @@ def samples(folder: Path) -> list[tuple[str, bytes]]:
     net = tn.nn.Sequential(tn.nn.Linear(3, 2), tn.nn.BatchNorm1d(2))
     tn.export.save(tn.export.export(net, (tn.ones(4, 3),)), folder / "a.pt2")
     tn.jit.save(tn.jit.trace(net.eval(), tn.ones(4, 3)), folder / "a.tng")
+    (folder / "a.script").write_bytes(SCRIPT.read_bytes())
     (folder / "a.json").write_text(MANIFEST, encoding="utf-8")
     return [(p.suffix, p.read_bytes()) for p in sorted(folder.glob("a.*"))]
 
@@ -85,6 +87,7 @@ def read(suffix: str, path: Path) -> list[Any]:
         ".safetensors": safetensors.load_file,
         ".npy": npy.load,
         ".pt2": lambda path: tn.export.load(path).module().state_dict(),
+        ".script": lambda path: tn.jit.load(path).state_dict(),
         ".tng": lambda path: tn.jit.load(path).state_dict(),
     }
     return values(readers[suffix](path))

@@ -32,6 +32,7 @@ from typing import Any
 
 import models
 import programs
+import scripts
 import tenon as tn
 from tenon.io import npy, safetensors
 from tenon.io.errors import FileFormatError
@@ -418,6 +419,7 @@ FILES: dict[str, tuple[Callable[[random.Random], bytes], Callable[[Path], Any]]]
     "tng": (programs.program_file, programs.read_program),
     "jit": (models.noted_program, models.read_noted),
     "onnx": (models.model_file, models.read_model),
+    "script": (scripts.script_file, scripts.read_script),
 }
 SAID = (FileFormatError, OSError)  # what readers of files raise on purpose
 # Texts are arguments: what is wrong with them is the caller's mistake.
@@ -485,6 +487,7 @@ def main() -> None:
         "tng",
         "jit",
         "onnx",
+        "script",
         "safetensors",
         "npy",
         "json",

@@ -52,6 +52,16 @@ def refuse_several(made: Any, what: str) -> None:
         )
 
 
+def refuse_to_write(made: Any, what: str) -> None:
+    """An error for that, and for what was read from PyTorch's own format."""
+    refuse_several(made, what)
+    if getattr(made, "_archive_kind", None) is not None:
+        raise RuntimeError(
+            f"{what}: {made.original_name} comes from a TorchScript archive, which is read and not "
+            "written: save what jit.trace makes of it"
+        )
+
+
 def _no_forward(name: str, *args: Any, **kwargs: Any) -> Any:
     raise AttributeError(f"'{name}' object has no attribute 'forward': it was not traced")
 

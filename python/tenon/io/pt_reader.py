@@ -420,12 +420,20 @@ class Checkpoint:
         return storages.later(found, _tensor.dtype_of(found.kind) if found.kind else None)
 
 
+def _is_text(name: str) -> bool:
+    """Whether a member is one that TorchScript compresses."""
+    return "/code/" in name or "/extra/" in name
+
+
 class ZipCheckpoint(Checkpoint):
     """One open archive."""
 
+    holds_code = False  # whether it may be one of TorchScript
+    folder = "data/"  # of the storages
+
     def __init__(self, file: BinaryIO, map_location: MapLocation, mmap: bool) -> None:
         super().__init__(map_location)
-        self.archive = Archive(file)
+        self.archive = Archive(file, inflates=_is_text)
         self.mapped = None
         if mmap:
             self.mapped = mmap_module.mmap(file.fileno(), 0, access=mmap_module.ACCESS_COPY)
@@ -433,9 +441,9 @@ class ZipCheckpoint(Checkpoint):
         if len(roots) != 1:
             raise FileFormatError("this zip archive is no checkpoint: it has no single data.pkl")
         self.root = roots[0]
-        if self._member("constants.pkl"):
+        if self._member("constants.pkl") and not self.holds_code:
             raise UnsafeContentError(
-                "this is a TorchScript archive, which holds code; save a state_dict instead"
+                "this is a TorchScript archive, which holds code: jit.load reads it"
             )
         order = self._member("byteorder")
         self.byteorder = str(self.archive.read(order), "latin-1") if order else "little"
@@ -455,13 +463,14 @@ class ZipCheckpoint(Checkpoint):
     def storage(self, reference: Any) -> Stored:
         """What a reference of the structure stands for."""
         kind, key, location, count = parts_of(reference)
-        member = self._member("data/" + key)
+        member = self._member(self.folder + key)
         if member is None:
             raise FileFormatError(f"the storage {key[:80]!r} is not in the file")
         check_bytes(key, kind, count, member.size)
-        if key not in self.blocks:
-            self.blocks[key] = self.block(self._bytes(member), location)
-        return Stored(self.blocks[key], kind)
+        place = self.folder + key
+        if place not in self.blocks:
+            self.blocks[place] = self.block(self._bytes(member), location)
+        return Stored(self.blocks[place], kind)
 
     def structure(self) -> bytes:
         """What says how the storages belong together."""

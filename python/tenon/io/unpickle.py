@@ -102,12 +102,20 @@ class Filled(Global):
         return self.make(budget, *args)
 
 
+class Loose(Global):
+    """A constructor that a stream may also give one argument to that is no tuple."""
+
+    __slots__ = ()
+
+
 def construct(budget: Budget, target: Any, args: Any) -> Any:
     """Calls an allowed constructor; whatever is wrong with the arguments is the file's fault."""
     if not isinstance(target, Global) or target.make is None:
         raise UnsafeContentError(
             f"the file calls {describe(target)}; only constructors of plain data may be called"
         )
+    if type(args) is not tuple and isinstance(target, Loose):
+        args = (args,)
     if type(args) is not tuple:
         raise FileFormatError(f"the arguments of {target.name} are no tuple")
     budget.charge(sum(len(a) for a in args if type(a) in _COPIED))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import struct
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -35,13 +37,17 @@ class Member:
     start: int  # of the contents in the file
     size: int
     crc: int
+    packed: int | None = None  # bytes in the file, where they are compressed
 
 
 class Archive:
-    """The members of an open file by name."""
+    """The members of an open file by name. `inflates`: which of them may be compressed."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(
+        self, file: BinaryIO, inflates: Callable[[str], bool] = lambda name: False
+    ) -> None:
         self.file = file
+        self.inflates = inflates
         self.size = file.seek(0, io.SEEK_END)
         self.members: dict[str, Member] = {}
         offset, size, count = self._find_directory()
@@ -100,7 +106,8 @@ class Archive:
             raw, extra = directory[at : at + names], directory[at + names : at + names + extras]
             at += names + extras + comments
             member = self._member(raw, f, extra, offset)
-            spans.append((member.start, member.start + member.size))
+            taken = member.size if member.packed is None else member.packed
+            spans.append((member.start, member.start + taken))
         spans.sort()
         for (_, end), (start, _) in zip(spans, spans[1:], strict=False):
             if start < end:
@@ -117,7 +124,8 @@ class Archive:
         size, packed, header = self._wide(extra, size, packed, header)
         if flags & 1:
             raise FileFormatError(f"{name!r} in the zip archive is encrypted")
-        if method != 0 or packed != size:
+        deflated = method == 8 and self.inflates(name)
+        if not deflated and (method != 0 or packed != size):
             raise FileFormatError(f"{name!r} in the zip archive is compressed; only stored is read")
         if name in self.members:
             raise FileFormatError(f"{name!r} is twice in the zip archive")
@@ -125,9 +133,9 @@ class Archive:
             raise FileFormatError(f"{name!r} in the zip archive leads out of it")
         magic, names, extras = _HEAD.unpack(self._at(header, _HEAD.size))
         start = header + _HEAD.size + names + extras
-        if magic != LOCAL or start + size > directory:
+        if magic != LOCAL or start + packed > directory:
             raise FileFormatError(f"{name!r} does not lie inside the zip archive")
-        member = Member(name, start, size, crc)
+        member = Member(name, start, size, crc, packed if deflated else None)
         self.members[name] = member
         return member
 
@@ -159,10 +167,27 @@ class Archive:
             nonlocal crc
             crc = _C._crc32(part, crc)
 
-        data = read_exactly(self.file, member.size, repr(member.name), take)
+        if member.packed is None:
+            data = read_exactly(self.file, member.size, repr(member.name), take)
+        else:
+            data = self._inflated(member)
+            take(data)
         if crc != member.crc:
             raise FileFormatError(f"{member.name!r} does not match its checksum")
         return data
+
+    def _inflated(self, member: Member) -> memoryview:
+        """A compressed member, which grows to the size that the directory says and no more."""
+        assert member.packed is not None
+        packed = read_exactly(self.file, member.packed, repr(member.name), lambda part: None)
+        stream = zlib.decompressobj(-zlib.MAX_WBITS)
+        try:
+            data = stream.decompress(packed, member.size + 1)
+        except zlib.error as err:
+            raise FileFormatError(f"{member.name!r} cannot be decompressed: {err}") from None
+        if len(data) != member.size:
+            raise FileFormatError(f"{member.name!r} has not the size that the archive says")
+        return memoryview(data)
 
 
 class PyTorchFileReader:
