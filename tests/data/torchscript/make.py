@@ -263,7 +263,8 @@ def operators(x, index):
         torch.logsumexp(x, 1), F.one_hot(torch.tensor([0, 2]), 4), F.normalize(x),
         F.cosine_similarity(x, x), F.embedding(torch.tensor([0, 1]), x), x.half().float(),
         x.std(1, unbiased=False), torch.nonzero(x > 0), x.new_zeros([2]), x.sum(0, keepdim=True),
-        x.to(x.double(), False), x.to(torch.float64, True, copy=True), x.size(0), x.shape, x.dtype == torch.float32, x.view(-1)[::2], torch.rand_like(x) * 0,
+        x.to(x.double(), False), x.to(torch.float64, True, copy=True),
+        x.size(0), x.shape, x.dtype == torch.float32, x.view(-1)[::2], torch.rand_like(x) * 0,
     )  # fmt: skip
 
 
