@@ -43,7 +43,8 @@ def test_every_float16_stays_itself():
     assert np.array_equal(t.float().numpy(), HALVES.astype(np.float32), equal_nan=True)
     want = expected_bits(HALVES.astype(np.float32))
     assert np.array_equal(bits_of(t.float().half()), want)
-    assert np.array_equal(bits_of(t.abs()), want & 0x7FFF)
+    assert np.array_equal(bits_of(t.abs()), bits_of(t) & 0x7FFF)
+    assert np.array_equal(bits_of(-t), bits_of(t) ^ 0x8000)
     assert np.array_equal(bits_of(tenon.where(t == t, t, t)), want)
 
 

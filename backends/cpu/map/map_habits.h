@@ -26,6 +26,14 @@
 #define ROUNDS_add 1
 #define ROUNDS_sub 1
 
+/* The sign is a bit. */
+#if defined(TMPL_DTYPE) && TMPL_IS_HALF
+#define BITS_abs 1
+#define BITS_neg 1
+TMPL_INLINE T bits_abs(T x) { return (T)(x & 0x7fff); }
+TMPL_INLINE T bits_neg(T x) { return (T)(x ^ 0x8000); }
+#endif
+
 /* Formulas with a near and a far part, of which blocks of numbers often need one. Waves of large angles
  * are the C library's. */
 #if defined(TMPL_DTYPE) && TMPL_IS_FLOAT

@@ -4,7 +4,7 @@
  * Operators with a habit define a macro (map_habits.h): FIX_<op> looks for operands that the vector
  * formula does not serve, SPLIT_<op> says that the formula has two parts, CHECK_<op> asks for a test for integer zero divisors, SLOW_<op>
  * says that an element takes about a nanosecond or more, WIDE_<op> that map_wide.h has the formula
- * for whole vectors. */
+ * for whole vectors, BITS_<op> that in half precision it is one of bits. */
 
 #define MAP_NAME(x) TN_(TMPL_PASTE2(x, OP))
 #include "common/map_op.h"
@@ -76,7 +76,9 @@ static int MAP_NAME(flat)(int64_t n, void *out, const void *const *in, const cpu
     for (int64_t i = 0; i < n; i++) zero |= x1[i] == 0;
     if (zero) return 1;
 #endif
-#if TMPL_PASTE2(WIDE, OP)
+#if TMPL_IS_HALF && TMPL_PASTE2(BITS, OP)
+    for (int64_t i = 0; i < n; i++) o[i] = TMPL_PASTE2(bits, OP)(x0[i]);
+#elif TMPL_PASTE2(WIDE, OP)
     int64_t i = 0;
     for (; i + VL <= n; i += VL)
         vec_store_t(o + i, MAP_WIDE(vec_load_t(x0 + i), vec_load_t(x1 + i)));

@@ -188,10 +188,8 @@ VEC_INLINE vec wide__gelu_backward(vec g, vec x) {
 }
 
 #include "map_wide_pow.h"
-#if TMPL_DTYPE == TMPL_F32
 #include "map_wide_more.h"
 #include "map_wide_arc.h"
-#endif
 
 #else
 VEC_INLINE vec wide_fma(vec a, vec b, vec c) {

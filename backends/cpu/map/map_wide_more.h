@@ -11,6 +11,9 @@
 #define WIDE_erfc 1
 #define WIDE_sin 1
 #define WIDE_cos 1
+#if TMPL_IS_HALF /* in float compilers find it */
+#define WIDE_round 1
+#endif
 
 /* x = z 2^k with z in [0.70, 1.41): k log(2) + log(c) + log1p(r), r = z / c - 1, with a c near z, looked up; all
  * of them times `slope`, in two parts as log(2) is. The instructions give 0, infinities and NaN the exponents
@@ -74,6 +77,17 @@ VEC_INLINE vec wide_erfc(vec x) {
     vec tail = wide_keep(there, wide_fall(wide_centred(table_erfc, 5, a), a, 1.0f));
     return wide_else(wide_below(x), 2.0f - tail, tail);
 }
+
+#if TMPL_IS_HALF
+VEC_INLINE vec wide_round(vec x, int64_t decimals) {
+    A v[VL];
+    if (decimals == 0)
+        return (vec)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    vec_store(v, x);
+    for (int i = 0; i < VL; i++) v[i] = f_round(v[i], decimals);
+    return vec_load(v);
+}
+#endif
 
 /* ---- Angles ------------------------------------------------------------------------------------*/
 

@@ -49,21 +49,44 @@ static inline uint16_t half_narrow1(float x) {
     return (uint16_t)_mm_extract_epi16(half_plain_nan(_mm_cvtps_ph(_mm_set_ss(x), 0)), 0);
 }
 
+enum { HALF_STEP = 16 };
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+static inline void half_widen_step(float *dst, const uint16_t *src) {
+    _mm512_storeu_ps(dst, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)src)));
+}
+
+static inline void half_narrow_step(uint16_t *dst, const float *src) {
+    __m512 v = _mm512_loadu_ps(src);
+    __m256i h = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    __m256i sign = _mm256_and_si256(h, _mm256_set1_epi16(INT16_MIN));
+    h = _mm256_mask_mov_epi16(h, nan, _mm256_or_si256(sign, _mm256_set1_epi16(0x7e00)));
+    _mm256_storeu_si256((__m256i *)(void *)dst, h);
+}
+#else
+static inline void half_widen_step(float *dst, const uint16_t *src) {
+    _mm256_storeu_ps(dst, half_wide8(src));
+    _mm256_storeu_ps(dst + 8, half_wide8(src + 8));
+}
+
+static inline void half_narrow_step(uint16_t *dst, const float *src) {
+    __m256i h = half_narrow16(_mm256_loadu_ps(src), _mm256_loadu_ps(src + 8));
+    _mm256_storeu_si256((__m256i *)(void *)dst, h);
+}
+#endif
+
 /* Functions, not inlined: a template calls them once a block. */
 static __attribute__((noinline, unused)) void half_widen(float *dst, const uint16_t *src,
                                                          int64_t n) {
     int64_t i = 0;
-    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(dst + i, half_wide8(src + i));
+    for (; i + HALF_STEP <= n; i += HALF_STEP) half_widen_step(dst + i, src + i);
     for (; i < n; i++) dst[i] = half_wide1(src[i]);
 }
 
 static __attribute__((noinline, unused)) void half_narrow(uint16_t *dst, const float *src,
                                                           int64_t n) {
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        __m256i h = half_narrow16(_mm256_loadu_ps(src + i), _mm256_loadu_ps(src + i + 8));
-        _mm256_storeu_si256((__m256i *)(void *)(dst + i), h);
-    }
+    for (; i + HALF_STEP <= n; i += HALF_STEP) half_narrow_step(dst + i, src + i);
     for (; i < n; i++) dst[i] = half_narrow1(src[i]);
 }
 #endif
