@@ -1,5 +1,5 @@
-"""Elementary functions at every number of float16 and bfloat16 against float64: rounded once, whatever
-instruction computes them."""
+"""Elementary functions at every number of float16 and bfloat16 against float64: rounded once,
+whatever instruction computes them."""
 
 from __future__ import annotations
 
