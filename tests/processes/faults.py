@@ -38,6 +38,13 @@ def meet() -> None:
     dist.new_group(range(SIZE))
 
 
+def raises() -> None:
+    dist.barrier()
+    if RANK == LAST:
+        raise KeyError("this rank fails")
+    dist.all_reduce(torch.ones(3))
+
+
 def die() -> None:
     pids = [None] * SIZE
     dist.all_gather_object(pids, os.getpid())

@@ -53,6 +53,18 @@ def test_nothing_waits_for_those_that_stand_still_or_die(engine: str, what: str)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("engine", ["gloo", "openmpi", "mpich"])
+def test_a_rank_that_raises_ends_the_job(engine: str) -> None:
+    """Well before the others' operations run out of time, after 60 s."""
+    job = start(engine, 3, "faults.py", "raises")
+    try:
+        _, err = job.communicate(timeout=50)
+    finally:
+        job.kill()
+    assert job.returncode != 0 and "KeyError: 'this rank fails'" in err
+
+
+@pytest.mark.slow
 def test_ranks_that_leave_as_soon_as_they_have_met() -> None:
     """They took others' connections along that were not made yet, in one of five runs of three."""
     for _ in range(8):

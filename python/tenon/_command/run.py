@@ -362,5 +362,6 @@ def run(script: str, args: list[str], module: bool = False, text: bool = False) 
         raise
     except BaseException as err:
         err = err.with_traceback(_program_frames(err.__traceback__))
+        sys.last_type, sys.last_value, sys.last_traceback = type(err), err, err.__traceback__
         sys.excepthook(type(err), err, err.__traceback__)
         raise SystemExit(130 if isinstance(err, KeyboardInterrupt) else 1) from None

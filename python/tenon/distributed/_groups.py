@@ -568,7 +568,11 @@ def _leave_meeting(well: bool = True) -> None:
 
 @atexit.register
 def _leave_at_exit() -> None:
-    _leave_meeting(well=not hasattr(sys, "last_value"))  # the exception that ends the process
+    well = not hasattr(sys, "last_value")  # the exception that ends the process
+    _leave_meeting(well)
+    if not well and "mpi" in _state.worlds:
+        sys.stderr.flush()
+        _state.worlds["mpi"].abort(1)  # the others would wait for this rank, and MPI's end for them
 
 
 def destroy_process_group(group: Any = None) -> None:
