@@ -217,6 +217,13 @@ tn_status tni_check_isclose(const void *args) {
     return TN_OK;
 }
 
+tn_status tni_check_celu(const void *args) {
+    const tn_celu_args *a = args;
+    if (a->alpha.re == 0)
+        return tn_fail(TN_E_STATE, 1, "ZeroDivisionError: alpha cannot be 0 for CELU");
+    return TN_OK;
+}
+
 tn_status tni_check_hardtanh(const void *args) {
     const tn_hardtanh_args *a = args;
     int32_t dtype = tn_view_dtype(a->input);

@@ -356,3 +356,14 @@ def test_what_a_killed_writer_left_goes_and_what_a_living_one_writes_stays(tmp_p
     living.close()
     other.unlink()
     assert alone(path)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_from_file_of_what_is_no_file(tmp_path: Path, shared: bool) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in (pipe, "/dev/zero"):
+        with pytest.raises(RuntimeError, match="no regular file"):
+            tn.from_file(place, shared, 4)
+        with pytest.raises(RuntimeError, match="no regular file"):
+            tn.UntypedStorage.from_file(place, shared, 4)

@@ -237,3 +237,10 @@ def test_refused_with_words_and_pytorchs_class(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_refused_with_words(name: str) -> None:
     check(CASES[name])
+
+
+def test_celu_divides_by_its_factor() -> None:
+    for call in (tn.celu, tn.celu_, tn.nn.functional.celu):
+        with pytest.raises(RuntimeError, match="alpha cannot be 0 for CELU"):
+            call(tn.ones(2), alpha=0)
+    assert tn.celu(tn.tensor([-1.0, 2.0]), alpha=-1).isfinite().all()

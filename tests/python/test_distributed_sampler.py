@@ -152,3 +152,9 @@ def test_the_group_says_how_many_and_which(monkeypatch: pytest.MonkeyPatch) -> N
     for wrong in (-1, 3):
         with pytest.raises(ValueError, match=rf"Invalid rank {wrong}.*\[0, 2\]"):
             DistributedSampler(range(6), rank=wrong)
+
+
+def test_many_more_processes_than_samples() -> None:
+    """The order of all of them is not made: it would take all memory."""
+    made = DistributedSampler(range(3), 2**40, 2**39 + 1, shuffle=False)
+    assert len(made) == 1 and list(made) == [(2**39 + 1) % 3]

@@ -314,3 +314,18 @@ def test_the_text_of_a_graph_shows_its_regions() -> None:
         "      n -= 1",
         "  return x",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = 1", "import os", "while True:\n    pass", "class A:\n    pass", "print(1)",
+        "def f(x=print(1)):\n    return x", "@print\ndef f(x):\n    return x",
+        "def f(x: print(1)):\n    return x", "def f(x) -> print(1):\n    return x",
+        "def f(x):\n    return x\nprint(1)",
+    ],
+)  # fmt: skip
+def test_texts_run_nothing_when_they_are_read(text: str, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(RuntimeError, match="expected def|would have to run"):
+        tn.jit.CompilationUnit(text)
+    assert capsys.readouterr().out == ""

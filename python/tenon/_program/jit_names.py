@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dis
 import itertools
@@ -81,6 +82,26 @@ def hidden_weights(module: Module, kept: list[str]) -> None:
 _count = itertools.count()
 
 
+def _check_definitions(text: str, name: str) -> None:
+    """Refuses what would run when a text is read: all but functions, and calls at their heads."""
+    for node in ast.parse(text, name).body:
+        if not isinstance(node, ast.FunctionDef):
+            line = text.splitlines()[node.lineno - 1]
+            raise RuntimeError(
+                f"expected def but found {type(node).__name__} here:\n"
+                f'  File "<string>", line {node.lineno}\n{line}'
+            )
+        head = [*node.decorator_list, *node.args.defaults, *node.args.kw_defaults, node.returns]
+        head += [a.annotation for a in ast.walk(node.args) if isinstance(a, ast.arg)]
+        if node.decorator_list or any(
+            isinstance(part, (ast.Call, ast.NamedExpr, ast.Await, ast.Yield))
+            for value in head
+            if value is not None
+            for part in ast.walk(value)
+        ):
+            raise RuntimeError(f"{node.name}() of a script is declared by what would have to run")
+
+
 class CompilationUnit:
     """Functions of a text, as scripts: `CompilationUnit("def f(x): ...").f`."""
 
@@ -92,6 +113,7 @@ class CompilationUnit:
     def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> None:
         """Adds the functions of another text, which may call those that are there."""
         name = f"<jit text {next(_count)}>"
+        _check_definitions(lang, name)
         head = str(tenon.float32).split(".")[0]
         space: dict[str, Any] = {head: tenon, "Tensor": tenon.Tensor, **self._functions}
         keep_lines(name, lang, space)

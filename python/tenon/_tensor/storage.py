@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 from collections.abc import Callable
 from typing import Any
 
@@ -31,9 +32,13 @@ def _mapped(filename: Any, shared: bool, nbytes: int) -> Tensor:
     """The first bytes of a file as a row; `shared` ones are written to the file."""
     if nbytes < 0:
         raise ValueError(f"from_file(): a size of {nbytes} is negative")
-    fd = os.open(filename, (os.O_RDWR | os.O_CREAT) if shared else os.O_RDONLY, 0o600)
+    how = (os.O_RDWR | os.O_CREAT) if shared else os.O_RDONLY
+    fd = os.open(filename, how | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     try:
-        held = os.fstat(fd).st_size
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise RuntimeError(f"from_file(): {os.fspath(filename)!r} is no regular file")
+        held = found.st_size
         if held < nbytes:
             if not shared:
                 raise RuntimeError(

@@ -73,7 +73,7 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples * self.num_replicas
 
     def _order(self) -> list[int]:
-        """The indices of all processes, in this pass."""
+        """The indices of a pass, each once."""
         size = len(self.dataset)
         if self.shuffle:
             generator = tenon.Generator()
@@ -81,17 +81,20 @@ class DistributedSampler(Sampler[int]):
             order: list[int] = tenon.randperm(size, generator=generator).tolist()
         else:
             order = list(range(size))
-        rest = order[self._first :]
-        while len(rest) < self.total_size:
-            rest += order[: self.total_size - len(rest)]
-        return rest[: self.total_size]
+        return order
 
     def __iter__(self) -> Iterator[int]:
         self._given = 0
-        for index in self._order()[self.rank :: self.num_replicas]:
+        order = self._order()
+        for place in range(self.rank, self.total_size, self.num_replicas):
             self._given += 1
-            yield index
+            yield order[self._place(place, len(order))]
         self._first = self._given = 0
+
+    def _place(self, place: int, size: int) -> int:
+        """What is left of the pass; then it begins again from its first index."""
+        left = size - self._first
+        return self._first + place if place < left else (place - left) % size
 
     def __len__(self) -> int:
         return self.num_samples
