@@ -1,7 +1,7 @@
 /* element_loss.c: losses that compare element by element, summed up or averaged.
  *
- * A device may have a kernel for the whole, `_element_loss`; elsewhere, and where more than the input
- * wants a gradient, a loss is made of its parts. */
+ * A device may have a kernel for the whole, `_element_loss`; elsewhere, and where more than the input, or than
+ * the two that are subtracted, wants a gradient, a loss is made of its parts. */
 #include <math.h>
 
 #include <tenon/args_loss.h>
@@ -191,12 +191,18 @@ tn_status tni_composite__element_loss_backward(const void *args, tn_tensor **ret
 
 /* ---- The losses --------------------------------------------------------------------------------*/
 
-/* Whether the kernel takes a tensor beside the input: a constant that may be expanded to its shape. */
-static bool is_constant_beside(const tn_view *t, const tn_view *x) {
+/* Losses of differences: what a target's gradient is the input's with the other sign in. */
+static bool is_of_differences(int64_t how) { return how <= TN_ELEMENT_LOSS_HUBER; }
+
+static bool wants_gradient(const tn_view *t) {
+    return t && (t->word & TN_W_GRAD) && tn_grad_enabled();
+}
+
+/* Whether the kernel takes a tensor beside the input: one that may be expanded to its shape. */
+static bool fits_beside(const tn_view *t, const tn_view *x) {
     if (!t) return true;
     if (((t->word ^ x->word) & TN_W_ALIKE) || (t->word & TN_W_SPECIAL) || t->ndim > x->ndim)
         return false;
-    if ((t->word & TN_W_GRAD) && tn_grad_enabled()) return false;
     for (int32_t d = 0; d < t->ndim; d++) {
         int64_t of = x->shape[x->ndim - t->ndim + d];
         if (t->shape[d] != of && t->shape[d] != 1) return false;
@@ -209,8 +215,9 @@ static bool has_kernel(const comparison *c) {
     if (tn_dtype_category(tn_view_dtype(x)) != TN_CAT_FLOAT || (x->word & TN_W_SPECIAL))
         return false;
     if (!tni_kernel_find(&tni_op__element_loss, tn_view_device(x), tn_view_dtype(x))) return false;
-    return is_constant_beside(c->target, x) && is_constant_beside(c->weight, x) &&
-           is_constant_beside(c->pos_weight, x);
+    if (wants_gradient(c->weight) || wants_gradient(c->pos_weight)) return false;
+    if (wants_gradient(c->target) && !is_of_differences(c->how)) return false;
+    return fits_beside(c->target, x) && fits_beside(c->weight, x) && fits_beside(c->pos_weight, x);
 }
 
 /* t, spread over the input. */
@@ -374,24 +381,26 @@ static tn_tensor *target_slopes(tni_scope *s, const comparison *c) {
 }
 
 /* A program that was recorded without gradients may be given any of them that wants one; the losses
- * themselves call the kernel where only the input does. */
+ * themselves call the kernel where only the input does, or the two of a difference. */
 tn_status tni_grad__element_loss(tn_gctx *c) {
     const tn__element_loss_args *a = c->args;
     comparison of = {a->how, a->number, a->input, a->target, a->weight, a->pos_weight};
     tni_scope s = {0};
     tn_tensor *grads[4] = {NULL}, *w = tni_t(a->weight);
-    bool at_once = !tn_grad_enabled();
-    if (at_once && TN_GNEEDS(c, 0)) {
+    bool at_once = !tn_grad_enabled(), turned = is_of_differences(a->how) && TN_GNEEDS(c, 1);
+    if (at_once && (TN_GNEEDS(c, 0) || turned)) {
         tn_status st = tn__element_loss_backward(c->g[0], tni_t(a->input), tni_t(a->target), w,
                                                  tni_t(a->pos_weight), a->how, a->number,
                                                  a->divisor, &grads[0]);
         grads[0] = scope_take(&s, st, grads[0]);
     }
-    if (at_once && c->needs == 1) return scope_give(&s, c, grads, TN_COUNT(grads));
+    if (at_once && turned) grads[1] = scope_neg(&s, grads[0]);
+    if (at_once && (c->needs == 1 || (turned && c->needs <= 3)))
+        return scope_give(&s, c, grads, TN_COUNT(grads));
     tn_tensor *g = scope_mul_number(&s, c->g[0], 1.0 / a->divisor);
     tn_tensor *weighted = w ? scope_mul(&s, g, w) : g;
     if (!at_once && TN_GNEEDS(c, 0)) grads[0] = scope_mul(&s, slopes(&s, &of), weighted);
-    if (TN_GNEEDS(c, 1)) grads[1] = scope_mul(&s, target_slopes(&s, &of), weighted);
+    if (TN_GNEEDS(c, 1) && !grads[1]) grads[1] = scope_mul(&s, target_slopes(&s, &of), weighted);
     if (TN_GNEEDS(c, 2)) grads[2] = scope_mul(&s, terms(&s, &of), g);
     if (TN_GNEEDS(c, 3)) {
         tn_tensor *rest = softplus_of_minus(&s, tni_t(a->input));

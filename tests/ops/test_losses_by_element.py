@@ -190,3 +190,19 @@ def test_either_operand_is_spread_over_the_other(name: str, shapes: Any) -> None
         each = slope(a, b) / (1 if reduction == "sum" else slope(a, b).size)
         for v, want in ((x, each), (t, -each)):
             np.testing.assert_allclose(v.grad.numpy(), tn.tensor(want).sum_to_size(v.shape).numpy())
+
+
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64])
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_target_alone_wants_a_gradient(name: str, dtype: tn.dtype) -> None:
+    """Of losses of differences by the kernel, of others by their parts; the input's is left out."""
+    fn, _, slope = LOSSES[name]
+    x, t = data(3000, dtype, name)
+    want = tn.autograd.functional.jacobian(lambda v: fn(x.double(), v), t.double()).numpy()
+    t.requires_grad_()
+    fn(x, t).backward()
+    np.testing.assert_allclose(t.grad.double().numpy(), want, rtol=2e-5, atol=1e-9)
+    assert x.grad is None
+    if name in ("mse", "l1", "smooth", "huber"):
+        exact = -slope(x.double().numpy(), t.detach().double().numpy()) / 3000
+        np.testing.assert_allclose(t.grad.double().numpy(), exact, rtol=2e-5, atol=1e-9)
