@@ -90,3 +90,51 @@ def test_three_orders(row: dict[str, Any]) -> None:
             want = (high.item() - low.item()) / (2 * STEP)
             near = 1e-4 * abs(want) + 1e-7 * max(abs(total.item()), 1)
             assert abs(got - want) <= near, (case.label(), order, got, want)
+
+
+NARROWED = [tn.uint8, tn.int8, tn.int16, tn.int32, tn.int64, tn.float16, tn.bfloat16, tn.float32,
+            tn.float64]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["many", "few", "alike", "near"])
+@pytest.mark.parametrize("dtype", NARROWED, ids=str)
+def test_the_kth_of_long_rows(dtype: tn.dtype, kind: str) -> None:
+    """The value and its first free place among equals, by a stable sort in NumPy."""
+    draw = np.random.default_rng(3)
+    for n in (39, 40, 41, 300, 1000):
+        x = {
+            "many": draw.integers(0, 120, (3, n)) * draw.choice([1, 1 << 20], (3, n)),
+            "few": draw.integers(0, 3, (3, n)),
+            "alike": np.full((3, n), 7),
+            "near": draw.integers(0, 1 << 40, (3, n)) >> draw.integers(0, 40, (3, n)),
+        }[kind]
+        t = tn.tensor(x).to(dtype)
+        if dtype.is_floating_point and kind != "alike":
+            t = t - 5.5
+        v = t.double().numpy() if dtype.is_floating_point else t.to(tn.int64).numpy()
+        order = np.argsort(v, axis=1, kind="stable")
+        for k in (1, 2, n // 3, n // 2, n - 1, n):
+            values, places = t.kthvalue(k)
+            np.testing.assert_array_equal(places.numpy(), order[:, k - 1])
+            assert tn.equal(values, t.gather(1, places[:, None])[:, 0])
+        values, places = t.median(1)
+        np.testing.assert_array_equal(places.numpy(), order[:, (n - 1) // 2])
+
+
+def test_medians_of_what_is_no_nan() -> None:
+    x = np.random.default_rng(4).normal(size=(4, 301)).astype(np.float32)
+    x[1, 7], x[2, ::2] = np.nan, np.nan
+    values = tn.tensor(x).nanmedian(1).values.numpy()
+    exact = [np.sort(row[~np.isnan(row)])[((~np.isnan(row)).sum() - 1) // 2] for row in x]
+    np.testing.assert_array_equal(values, np.array(exact, np.float32))
+    assert tn.tensor(x).median(1).indices.tolist()[1:3] == [7, 0]
+
+
+@pytest.mark.parametrize("dtype", [*NARROWED, tn.bool, tn.complex64, tn.complex128], ids=str)
+def test_turned_rows(dtype: tn.dtype) -> None:
+    for n in (*range(20), 64, 67, 255):
+        x = tn.tensor(np.random.default_rng(n).integers(0, 100, (3, n))).to(dtype)
+        if dtype == tn.bool:
+            x = tn.tensor(np.random.default_rng(n).integers(0, 2, (3, n)) > 0)
+        assert x.flip(1).tolist() == [row[::-1] for row in x.tolist()]
+        assert x.flip(0, 1).tolist() == [row[::-1] for row in x.tolist()][::-1]

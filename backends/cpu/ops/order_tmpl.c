@@ -147,6 +147,34 @@ static bool select_items(item *v, int64_t n, int64_t k) {
     return true;
 }
 
+/* The k-th smallest item: of those whose keys begin alike with it, byte by byte. Positions must rise; false:
+ * interrupted. */
+static bool nth_item(item *v, int64_t n, int64_t k, item *ret) {
+    for (size_t b = sizeof(K); b-- > 0 && n > SMALL;) {
+        uint32_t counts[DIGITS] = {0};
+        cpu_stretch s = {.n = n, .cost = 1};
+        while (cpu_next_stretch(&s))
+            for (int64_t i = s.begin; i < s.end; i++) counts[digit(v[i].key, b)]++;
+        if (s.st != TN_OK) return false;
+        uint32_t d = 0;
+        for (; counts[d] < k; d++) k -= counts[d];
+        if (counts[d] == (uint32_t)n) continue;
+        int64_t kept = 0;
+        s = (cpu_stretch){.n = n, .cost = 1};
+        while (cpu_next_stretch(&s)) {
+            for (int64_t i = s.begin; i < s.end; i++) {
+                v[kept] = v[i];
+                kept += digit(v[i].key, b) == d;
+            }
+        }
+        if (s.st != TN_OK) return false;
+        n = kept;
+    }
+    if (n <= SMALL) insertion(v, n);
+    *ret = v[k - 1];
+    return true;
+}
+
 /* ---- Rows --------------------------------------------------------------------------------------*/
 
 typedef enum task { SORT, TOPK, KTH, MEDIAN, NANMEDIAN, MODE } task;
@@ -303,8 +331,8 @@ static int64_t median_of(const job *j, const T *x, item *v) {
     }
     if (s.st != TN_OK) return -1;
     if (numbers == 0) return 0;
-    if (!select_items(v, n, (numbers - 1) / 2 + 1)) return -1;
-    return v[(numbers - 1) / 2].at;
+    item found;
+    return nth_item(v, n, (numbers - 1) / 2 + 1, &found) ? (int64_t)found.at : -1;
 }
 
 /* The smallest of all items, to the front. */
@@ -346,8 +374,8 @@ static tn_status one_row(const job *j, const T *x, const target *to, item *v, it
         done = done && v && store_all(j, x, to, 0, v, j->k);
         break;
     case KTH:
-        done = select_items(v, n, j->k);
-        if (done) store(j, x, to, 0, v[j->k - 1].at);
+        done = nth_item(v, n, j->k, v);
+        if (done) store(j, x, to, 0, v[0].at);
         break;
     case MODE:
         v = sort_items(v, spare, n, sizeof(K));

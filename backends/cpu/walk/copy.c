@@ -119,6 +119,31 @@ static void turn64(uint64_t *dst, const uint64_t *src, int64_t n) {
     for (int64_t i = 0; i < n; i++) dst[i] = src[-i];
 }
 
+/* Eight bytes at a time, in reversed order. */
+static uint64_t turned_8(const void *p) {
+    uint64_t x;
+    memcpy(&x, p, sizeof x);
+    return __builtin_bswap64(x);
+}
+
+static void turn8(uint8_t *dst, const uint8_t *src, int64_t n) {
+    for (; n >= 8; n -= 8, dst += 8, src -= 8) {
+        uint64_t x = turned_8(src - 7);
+        memcpy(dst, &x, sizeof x);
+    }
+    for (int64_t i = 0; i < n; i++) dst[i] = src[-i];
+}
+
+static void turn16(uint16_t *dst, const uint16_t *src, int64_t n) {
+    const uint64_t low = UINT64_C(0x00ff00ff00ff00ff);
+    for (; n >= 4; n -= 4, dst += 4, src -= 4) {
+        uint64_t x = turned_8(src - 3);
+        x = (x & low) << 8 | (x >> 8 & low); /* the bytes of each as they were */
+        memcpy(dst, &x, sizeof x);
+    }
+    for (int64_t i = 0; i < n; i++) dst[i] = src[-i];
+}
+
 void cpu_copy_apart(void *dst, const void *src, size_t bytes) {
     char *d = dst;
     const char *s = src;
@@ -136,6 +161,10 @@ static void move(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, 
         cpu_copy_run(dst, src, (size_t)(n * size));
     else if (ds == size && ss == 0 && n > 16)
         spread(dst, src, n, size);
+    else if (size == 1 && ds == 1 && ss == -1)
+        turn8((uint8_t *)dst, (const uint8_t *)src, n);
+    else if (size == 2 && ds == 2 && ss == -2)
+        turn16((uint16_t *)(void *)dst, (const uint16_t *)(const void *)src, n);
     else if (size == 4 && ds == 4 && ss == -4)
         turn32((uint32_t *)(void *)dst, (const uint32_t *)(const void *)src, n);
     else if (size == 8 && ds == 8 && ss == -8)
