@@ -53,6 +53,29 @@ def test_contradictions_are_refused(environment: dict[str, str], text: str) -> N
         _place.ask_launcher(environment)
 
 
+def test_what_is_said_stands_for_what_a_launcher_leaves_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where = distributed._groups._where
+    for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", "29512")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert where(None, 1, -1, None) == where(None, 1, 2, None) == (1, 2, "tcp://localhost:29512")
+    assert where("tcp://localhost:29511", 1, 3, None) == (1, 3, "tcp://localhost:29511")
+    assert where("tcp://localhost:29511", 1, -1, None)[:2] == (1, 2)
+    with pytest.raises(ValueError, match="WORLD_SIZE is set and RANK is not"):
+        where(None, -1, 2, None)
+    with pytest.raises(ValueError, match="the launcher says rank 1 of 2"):
+        where(None, 1, 3, None)
+    monkeypatch.delenv("WORLD_SIZE")
+    monkeypatch.setenv("RANK", "0")
+    assert where(None, -1, 2, None)[:2] == (0, 2)
+    with pytest.raises(ValueError, match="RANK is set and WORLD_SIZE is not"):
+        where(None, 0, -1, None)
+
+
 def test_what_is_said_completes_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     where = distributed._groups._where
     for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):

@@ -399,11 +399,11 @@ def _where(init_method: str | None, rank: int, size: int, store: Any) -> tuple[i
         if rank < 0 or size < 1:
             raise ValueError("init_process_group: a store needs rank and world_size")
         return rank, size, meeting_url(store, rank) if size > 1 else ""
-    told = _place.ask_launcher()
+    in_url = _place.rank_and_size(url)
+    rank = in_url[0] if rank < 0 and in_url[0] is not None else rank
+    size = in_url[1] if size < 1 and in_url[1] is not None else size
     if url.startswith("env://"):
-        in_url = _place.rank_and_size(url)
-        rank = in_url[0] if rank < 0 and in_url[0] is not None else rank
-        size = in_url[1] if size < 1 and in_url[1] is not None else size
+        told = _place.ask_launcher(rank_said=rank, size_said=size)
         if told is not None and ((rank >= 0 and rank != told[0]) or (size > 0 and size != told[1])):
             raise ValueError(
                 f"init_process_group: rank {rank} of {size} was asked for, the launcher says rank "
@@ -418,13 +418,12 @@ def _where(init_method: str | None, rank: int, size: int, store: Any) -> tuple[i
         place = told or (rank, size)
         alone = place[1] == 1 or (_place.mpi_launcher() and "MASTER_ADDR" not in os.environ)
         return (*place, "" if alone else _place.environment_url())
-    in_url = _place.rank_and_size(url)
-    rank = (
-        rank if rank >= 0 else next((r for r in (in_url[0], told and told[0]) if r is not None), -1)
-    )
-    size = (
-        size if size > 0 else next((s for s in (in_url[1], told and told[1]) if s is not None), -1)
-    )
+    if rank < 0 or size < 1:
+        told = _place.ask_launcher(rank_said=rank, size_said=size)
+        rank, size = (
+            given if given >= least else told[i] if told is not None else -1
+            for i, (given, least) in enumerate([(rank, 0), (size, 1)])
+        )
     if rank < 0 or size < 1:
         missing = "rank" if rank < 0 else "world_size"
         raise ValueError(f"Error initializing torch.distributed: {missing} parameter missing")

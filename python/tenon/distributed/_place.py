@@ -43,18 +43,27 @@ def _number(name: str, text: str) -> int:
         raise ValueError(f"environment variable {name} is {text!r}, expected a number") from None
 
 
-def ask_launcher(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
-    """Rank and number of processes, where a launcher says both; contradictions are errors."""
+def ask_launcher(
+    environment: Mapping[str, str] = os.environ, rank_said: int = -1, size_said: int = -1
+) -> tuple[int, int] | None:
+    """Rank and number of processes, where a launcher says both; contradictions are errors.
+
+    rank_said and size_said are what the program says (-1: nothing), and stand for the one that is
+    missing beside the other.
+    """
     found: tuple[str, int, int] | None = None
     for launcher, (rank, size, *_) in _LAUNCHERS.items():
         there = [n for n in (rank, size) if n in environment]
         if not there:
             continue
         if len(there) == 1:
-            missing = size if there[0] == rank else rank
-            raise ValueError(
-                f"{there[0]} is set and {missing} is not: the environment of a launcher has both"
-            )
+            missing, said = (size, size_said) if there[0] == rank else (rank, rank_said)
+            if said < 0:
+                raise ValueError(
+                    f"{there[0]} is set and {missing} is not: the environment of a launcher has "
+                    "both"
+                )
+            environment = {**environment, missing: str(said)}
         place = _number(rank, environment[rank]), _number(size, environment[size])
         if place[1] < 1 or not 0 <= place[0] < place[1]:
             raise ValueError(f"{rank}={place[0]} is no rank of {size}={place[1]} processes")
