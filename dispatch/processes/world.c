@@ -665,10 +665,13 @@ static tn_status check_ranks(const tn_world *w, const int32_t *ranks, int32_t n)
     return TN_OK;
 }
 
-tn_status tn_world_part(tn_world *w, const int32_t *ranks, int32_t n, int64_t timeout_ms,
-                        tn_world **ret_world) {
+tn_status tn_world_part(tn_world *w, const int32_t *ranks, int32_t n, uint32_t id,
+                        int64_t timeout_ms, tn_world **ret_world) {
     if (!w || !ranks || !ret_world)
         return tn_fail(TN_E_TYPE, 0, "world_part(): an argument is NULL");
+    if (id && id < TN_WORLD_OWN_ID)
+        return tn_fail(TN_E_VALUE, 3, "world_part(): the id %u is one of those that are counted",
+                       (unsigned)id);
     TN_TRY(check_ranks(w, ranks, n));
     tni_engine_use *use = w->use;
     int32_t rank = find_rank(w, ranks, n);
@@ -677,7 +680,7 @@ tn_status tn_world_part(tn_world *w, const int32_t *ranks, int32_t n, int64_t ti
     char why[TN_ENGINE_WHY] = "";
     tn_status st = TN_OK;
     tni_os_lock(&use->driver);
-    uint32_t number = use->groups++;
+    uint32_t number = id ? id : use->groups++;
     if (part) {
         part->number = number;
         st = use->engine->part(w->group, ranks, n, number, timeout_ms, &part->group, why);

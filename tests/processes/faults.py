@@ -45,6 +45,28 @@ def raises() -> None:
     dist.all_reduce(torch.ones(3))
 
 
+def own_groups() -> None:
+    """Groups that their members alone make, beside others that all do."""
+    sums = []
+    for members in ([0, 1], [1, 2], [0, 1]):
+        group = dist.new_group(members, use_local_synchronization=True)
+        if RANK not in members:
+            assert group is dist.GroupMember.NON_GROUP_MEMBER
+            continue
+        x = torch.full((2,), RANK + 1.0)
+        dist.all_reduce(x, group=group)
+        sums.append(x.tolist())
+    assert sums == [[[3.0] * 2] * 2, [[3.0] * 2, [5.0] * 2, [3.0] * 2], [[5.0] * 2]][RANK]
+    if RANK:  # the first does not hear of it
+        late = dist.new_group([2, 1], use_local_synchronization=True)
+        assert dist.get_world_size(late) == 2
+    for members in ([0, 2], [0, 1, 2]):
+        group, x = dist.new_group(members), torch.ones(1)
+        if RANK in members:
+            dist.all_reduce(x, group=group)
+            assert x.item() == len(members)
+
+
 def die() -> None:
     pids = [None] * SIZE
     dist.all_gather_object(pids, os.getpid())
@@ -311,7 +333,17 @@ def order() -> None:
 
 globals()[fault]()
 print("ok", flush=True)
-if fault in ("arguments", "destroyed", "differ", "late", "order", "pipe", "refuse", "sizes"):
+if fault in (
+    "arguments",
+    "destroyed",
+    "differ",
+    "late",
+    "order",
+    "own_groups",
+    "pipe",
+    "refuse",
+    "sizes",
+):
     dist.destroy_process_group()
 else:
     os._exit(0)  # the group is lost

@@ -54,6 +54,12 @@ def test_nothing_waits_for_those_that_stand_still_or_die(engine: str, what: str)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["gloo", "openmpi", "mpich"])
+def test_groups_that_their_members_alone_make(engine: str) -> None:
+    assert run(engine, 3, "faults.py", "own_groups").count("ok") == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["gloo", "openmpi", "mpich"])
 def test_a_rank_that_raises_ends_the_job(engine: str) -> None:
     """Well before the others' operations run out of time, after 60 s."""
     job = start(engine, 3, "faults.py", "raises")

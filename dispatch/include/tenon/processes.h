@@ -22,10 +22,12 @@ typedef struct tn_work tn_work;
  * TN_E_PLUGIN: no engine there. TN_E_IO: the engine could not join; TN_E_VALUE: ranks that cannot be. */
 TN_API tn_status tn_world_open(const char *path, const tn_engine_place *place, int32_t check,
                                tn_world **ret_world);
-/* A group of some members, in the order of `ranks`. All members of `world` call it, in the same order;
- * NULL for those that are no members of the new one. */
-TN_API tn_status tn_world_part(tn_world *world, const int32_t *ranks, int32_t n, int64_t timeout_ms,
-                               tn_world **ret_world);
+/* A group of some members, in the order of `ranks`. With an id of 0 all members of `world` call it, in the
+ * same order; NULL for those that are no members of the new one. With another, of at least TN_WORLD_OWN_ID and of
+ * no other group, its members alone do. */
+#define TN_WORLD_OWN_ID 0x80000000u
+TN_API tn_status tn_world_part(tn_world *world, const int32_t *ranks, int32_t n, uint32_t id,
+                               int64_t timeout_ms, tn_world **ret_world);
 TN_API int32_t tn_world_rank(const tn_world *world);
 TN_API int32_t tn_world_size(const tn_world *world);
 /* Starts an operation. The memory it names is the operation's until it is done. later: 0 where the

@@ -23,6 +23,7 @@ _NAMES = (
     "send", "recv",
 )  # fmt: skip
 ANY = -1  # as the peer of RECV
+OWN_ID = 0x80000000  # numbers of groups that their members alone make
 SUM, PRODUCT, MIN, MAX, BAND, BOR, BXOR = range(7)
 # Milliseconds between two looks for a signal such as Ctrl-C.
 _SLICE_MS = 100
@@ -57,7 +58,8 @@ def library() -> native.Library:
     lib = found.lib
     lib.tn_world_open.argtypes = [c.c_char_p, c.POINTER(_Place), c.c_int32, c.POINTER(c.c_void_p)]
     lib.tn_world_part.argtypes = [
-        c.c_void_p, c.POINTER(c.c_int32), c.c_int32, c.c_int64, c.POINTER(c.c_void_p),
+        c.c_void_p, c.POINTER(c.c_int32), c.c_int32, c.c_uint32, c.c_int64,
+        c.POINTER(c.c_void_p),
     ]  # fmt: skip
     lib.tn_world_start.argtypes = [
         c.c_void_p, c.POINTER(_Exchange), c.c_int32, c.POINTER(c.c_void_p),
@@ -272,12 +274,13 @@ class World:
         library().lib.tn_world_on_loss(handle, *ends)
         return cls(handle)
 
-    def part(self, ranks: list[int], seconds: float) -> World | None:
-        """The group of some ranks of this one; None on those that do not belong to it."""
+    def part(self, ranks: list[int], seconds: float, number: int = 0) -> World | None:
+        """The group of some ranks of this one; None on those that do not belong to it. With a
+        number of its own only those call it that do."""
         numbers = (c.c_int32 * len(ranks))(*ranks)
         handle = c.c_void_p()
         status = library().lib.tn_world_part(
-            self._handle, numbers, len(ranks), int(seconds * 1000), c.byref(handle)
+            self._handle, numbers, len(ranks), number, int(seconds * 1000), c.byref(handle)
         )
         try:
             library().check(status)

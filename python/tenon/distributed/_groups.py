@@ -5,15 +5,17 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import zlib
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
 from tenon.distributed import _engine, _place
 from tenon.distributed._errors import DistStoreError
+from tenon.distributed._options import GlooOptions, NCCLConfig, NCCLOptions, Options
 from tenon.distributed._store import FileStore, HashStore, checked_span, meeting_url
+from tenon.distributed.constants import DEFAULT_TIMEOUT
 
-DEFAULT_TIMEOUT = timedelta(minutes=30)
 LONGEST_TIMEOUT = timedelta(days=3650)
 
 
@@ -137,14 +139,15 @@ class ProcessGroup:
             self._there.settle()
 
     def _part(
-        self, ranks: list[int], seconds: float, worlds: tuple[Any, Any] | None = None
-    ) -> tuple[Any, Any]:
+        self, ranks: list[int], seconds: float, worlds: tuple[Any, Any] | None = None,
+        number: int = 0,
+    ) -> tuple[Any, Any]:  # fmt: skip
         """The worlds of some ranks of this group's, or of others of the same processes; None on
-        those that are not in them."""
+        those that are not in them. number: these alone call it (_engine.part)."""
         world, there = worlds or (self._world, self._there)
-        part = None if world is None else world.part(ranks, seconds)
+        part = None if world is None else world.part(ranks, seconds, number)
         apart = there is not None and there is not world
-        return part, there.part(ranks, seconds) if apart else None
+        return part, there.part(ranks, seconds, number) if apart else None
 
     def _leave(self) -> None:
         for world in {self._world, self._there} - {None, *_state.worlds.values()}:
@@ -191,61 +194,17 @@ class ProcessGroup:
         return f"<ProcessGroup {self.group_name!r}: {self.size()} ranks over {self._backend}>"
 
 
-class _Options:
-    """What PyTorch's options of an engine hold, which are hints here and kept. The timeout is an
-    argument of init_process_group."""
-
-    _engine = ""
-
-    def __init__(self, backend: str | None = None, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
-        self.backend = self._engine if backend is None else backend
-        self._timeout = timeout
-        self.group_name, self.global_ranks_in_group = "", list[int]()
-
-
-class _NCCLConfig:
-    """NCCL's own settings; without a value, NCCL chooses."""
-
-    def __init__(self) -> None:
-        unset = -(2**31)
-        self.blocking = self.cga_cluster_size = self.min_ctas = self.max_ctas = unset
-        self.split_share = unset
-        self.net_name: str | None = None
-
-
-class _NCCLOptions(_Options):
-    """Options of NCCL."""
-
-    _engine = "nccl"
-
-    def __init__(self, is_high_priority_stream: bool = False) -> None:
-        super().__init__()
-        self.is_high_priority_stream = is_high_priority_stream
-        self.config = _NCCLConfig()
-        self.split_from, self.split_color = None, 0
-
-
-class _GlooOptions(_Options):
-    """Options of Gloo."""
-
-    _engine = "gloo"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._devices, self._threads = list[Any](), 2
-
-
 class ProcessGroupGloo(ProcessGroup):
     """A group over Gloo."""
 
-    Options, _Options = _Options, _GlooOptions
+    Options, _Options = Options, GlooOptions
 
 
 class ProcessGroupNCCL(ProcessGroup):
     """A group over NCCL."""
 
-    Options = _NCCLOptions
-    NCCLConfig = _NCCLConfig
+    Options = NCCLOptions
+    NCCLConfig = NCCLConfig
 
 
 class ProcessGroupMPI(ProcessGroup):
@@ -259,7 +218,7 @@ def _class_of(backend: str) -> type[ProcessGroup]:
 
 def _checked_options(backend: str, options: Any) -> Any:
     """Options that are of the engine that is asked for."""
-    if options is not None and backend == "nccl" and not isinstance(options, _NCCLOptions):
+    if options is not None and backend == "nccl" and not isinstance(options, NCCLOptions):
         raise TypeError(
             "Expected pg_options argument to be of type ProcessGroupNCCL.Options, got "
             f"{type(options).__name__}"
@@ -284,6 +243,7 @@ class _State:
         self.joined = 0  # how often this process has joined others
         self.url, self.device = "", -1
         self.worlds: dict[str, _engine.World] = {}  # of all processes, by engine
+        self.own_groups: dict[tuple[int, ...], int] = {}  # made without the others, by ranks
 
 
 _state = _State()
@@ -628,7 +588,8 @@ def new_group(
     group_desc: str | None = None,
     device_id: Any = None,
 ) -> Any:
-    """A group of some ranks; all processes of the default group call it, in the same order.
+    """A group of some ranks; all processes of the default group call it, in the same order, or,
+    with use_local_synchronization, those of the new group.
 
     Returns GroupMember.NON_GROUP_MEMBER to those that are not in it.
     """
@@ -645,11 +606,16 @@ def new_group(
         _checked_options(engine, pg_options)
     seconds = default._seconds if timeout is None else _seconds(timeout)
     name = group_desc or f"group_{len(_state.groups)}"
-    worlds = None
+    worlds, number = None, 0
+    if use_local_synchronization:
+        if default.rank() not in chosen:
+            return GroupMember.NON_GROUP_MEMBER
+        number = _number_of_their_own(chosen)
+        name = group_desc or f"group_{number}"
     if engines and default._world is not None and _state.meeting is not None:
         every = [_world_of(e, default.rank(), default.size(), seconds) for e in engines]
         worlds = every[0], every[-1] if every[-1].device else None
-    world, there = default._part(chosen, seconds, worlds)
+    world, there = default._part(chosen, seconds, worlds, number)
     if default._world is not None and world is None:
         return GroupMember.NON_GROUP_MEMBER
     shown = backend or default._backend
@@ -657,6 +623,13 @@ def new_group(
     group.bound_device_id = default.bound_device_id if device_id is None else device_id
     _state.groups.append(group)
     return group
+
+
+def _number_of_their_own(ranks: list[int]) -> int:
+    """What the members of a group that the others do not hear of agree on: it follows from their
+    ranks and from how many such groups they had."""
+    count = _state.own_groups[tuple(ranks)] = _state.own_groups.get(tuple(ranks), 0) + 1
+    return zlib.crc32(repr((ranks, count)).encode()) | _engine.OWN_ID
 
 
 def split_group(

@@ -1,7 +1,8 @@
 """How long operations wait unless something else is said."""
 
-from tenon.distributed._groups import DEFAULT_TIMEOUT
+from datetime import timedelta
 
+DEFAULT_TIMEOUT = timedelta(minutes=30)
 default_pg_timeout = DEFAULT_TIMEOUT
 default_pg_nccl_timeout = DEFAULT_TIMEOUT
 
