@@ -59,7 +59,7 @@ from tenon._program.script import NotSupportedError, UnsupportedNodeError
 from tenon._program.trace_check import check_again, constants_of, same_constants
 from tenon._program.traced import Layout, Recording, TracerWarning
 from tenon._program.weak_cache import weakly_cached
-from tenon._program.widen import Origin
+from tenon._program.widen import Origin, take_weights
 from tenon.io import atomic
 from tenon.io.errors import FileFormatError
 from tenon.nn import Module
@@ -204,37 +204,14 @@ class _Runs:
         program = recording.program
         program.optimize(DEAD)
         program.note = self.program.note
-        self._set_own_weights(program)
+        take_weights(program, self.program)
         self.__dict__["program"] = program
         return not shapes or not origin.fixed(shapes)
 
     def _run_otherwise(self, tensors: list[Any]) -> Any:
         """The results by a program for such tensors alone; None: there is none."""
         origin = self._origin
-        if origin is None or is_tracing():
-            return None
-        key = tuple((t.shape, t.dtype, t.device) for t in tensors)
-        if key in origin.others:
-            program = origin.others[key]
-            with contextlib.suppress(RuntimeError):  # sizes that follow from values are others now
-                return None if program is None else program(*tensors)
-        if not origin.made(self.program):
-            return None
-        recording = origin.record_of(tensors)
-        if recording is None or not recording.outputs.matches(self._outputs):
-            origin.keep(key, None)
-            return None
-        program = recording.program
-        origin.keep(key, program)
-        program.optimize(DEAD)
-        self._set_own_weights(program)
-        return program(*tensors)
-
-    def _set_own_weights(self, program: Program) -> None:
-        own = {name: t for name, _, t in self.program.weights if name}
-        for i, (name, _, _) in enumerate(program.weights):
-            if name in own:
-                program.set_weight(i, own[name])
+        return None if origin is None else origin.run(tensors, self.program, self._outputs)
 
     def _tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The tensors of a call's arguments, which are like those of the recording."""

@@ -3,10 +3,14 @@ them."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import tenon
+from tenon import _C
 from tenon._program import DEAD, Program
 from tenon._program.traced import Layout, Recording, free_size, unchanged
 from tenon._program.turns import Turn
@@ -16,6 +20,33 @@ _MOST_OTHERS = 32
 
 # A size in several inputs: (input, dimension) each.
 Places = tuple[tuple[int, int], ...]
+
+
+def take_weights(program: Program, other: Program) -> None:
+    """Parameters and buffers become those that have their names in another program."""
+    own = {name: t for name, _, t in other.weights if name}
+    for i, (name, _, _) in enumerate(program.weights):
+        if name in own:
+            program.set_weight(i, own[name])
+
+
+def _in_another_thread(make: Callable[[], Program | None]) -> Program | None:
+    """What `make` gives while this thread records: a thread records one program at a time."""
+    found: list[Program | None] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(make())
+        except BaseException as err:  # noqa: BLE001 - raised again below
+            failed.append(err)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return found[0]
 
 
 class Origin:
@@ -56,6 +87,33 @@ class Origin:
         except Exception:  # noqa: BLE001 - whatever the function raises for these
             return None
         return None if recording.program.reads[0] else recording
+
+    def run(self, tensors: Sequence[Any], made: Program, outputs: Layout) -> Any:
+        """The results by a program for such tensors alone, where `made` is what the function is
+        still and results are as `outputs` says; None: there is none."""
+        key = tuple((t.shape, t.dtype, t.device) for t in tensors)
+        if key in self.others:
+            program = self.others[key]
+            with contextlib.suppress(RuntimeError):  # sizes that follow from values are others now
+                return None if program is None else program(*tensors)
+        make = partial(self._program_for, tensors, key, made, outputs)
+        program = _in_another_thread(make) if _C._program_is_recording() else make()
+        return None if program is None else program(*tensors)
+
+    def _program_for(
+        self, tensors: Sequence[Any], key: Any, made: Program, outputs: Layout
+    ) -> Program | None:
+        if not self.made(made):
+            return None
+        recording = self.record_of(tensors)
+        if recording is None or not recording.outputs.matches(outputs):
+            self.keep(key, None)
+            return None
+        program = recording.program
+        self.keep(key, program)
+        program.optimize(DEAD)
+        take_weights(program, made)
+        return program
 
     def keep(self, key: Any, program: Program | None) -> None:
         """Keeps one of `others`, of which the oldest go."""
