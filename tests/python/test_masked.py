@@ -137,9 +137,10 @@ def test_nonzero_static() -> None:
         tn.nonzero_static(x, size=-1)
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "prod", "amax", "amin"])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_segment_reduce(reduce: str, axis: int) -> None:
+def test_segment_reduce(name: str, axis: int) -> None:
+    reduce = name.removeprefix("a")
     data = RNG.standard_normal((6, 6, 2))
     lengths = np.array([2, 0, 3, 1]) if axis == 0 else np.array([[2, 0, 3, 1]] * 6)
     call = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}[reduce]
@@ -151,7 +152,7 @@ def test_segment_reduce(reduce: str, axis: int) -> None:
         want = [join(w, 0.5) for w in want]
     start = {"sum": 0.0, "prod": 1.0}.get(reduce, 0.5)
     got = tn.segment_reduce(
-        tn.tensor(data), reduce, lengths=tn.tensor(lengths), axis=axis,
+        tn.tensor(data), name, lengths=tn.tensor(lengths), axis=axis,
         initial=None if reduce == "mean" else start,
     ).numpy()  # fmt: skip
     for i in (0, 2, 3):
@@ -160,7 +161,7 @@ def test_segment_reduce(reduce: str, axis: int) -> None:
     np.testing.assert_array_equal(got.take(1, axis), np.full((6, 2), empty))
     bounds = np.concatenate([np.zeros((*lengths.shape[:axis], 1), int), lengths.cumsum(axis)], -1)
     again = tn.segment_reduce(
-        tn.tensor(data), reduce, offsets=tn.tensor(bounds), axis=axis,
+        tn.tensor(data), name, offsets=tn.tensor(bounds), axis=axis,
         initial=None if reduce == "mean" else start,
     )  # fmt: skip
     np.testing.assert_array_equal(again.numpy(), got)

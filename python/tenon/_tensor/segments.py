@@ -115,8 +115,10 @@ def segment_reduce(
     unsafe: bool = False,
     initial: float | None = None,
 ) -> Tensor:
-    """One value for each run of rows along axis: its sum, mean, max, min or prod. Runs are given by
-    lengths, or by the offsets where they begin and the last one ends."""
+    """One value for each run of rows along axis: its sum, mean, max, min or prod; max and min are
+    called amax and amin, too. Runs are given by lengths, or by the offsets where they begin and the
+    last one ends."""
+    reduce = {"amax": "max", "amin": "min"}.get(reduce, reduce)
     if reduce not in _NEUTRAL:
         raise RuntimeError(f"unsupported reduction given! {reduce}")
     if indices is not None:
