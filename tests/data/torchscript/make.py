@@ -142,7 +142,7 @@ class Attributes(nn.Module):
 
 class Pair(NamedTuple):
     first: Tensor
-    second: int
+    second: int = 7
 
 
 class Color(Enum):
@@ -179,6 +179,24 @@ class Kinds(nn.Module):
         return pair.first + pair.second, counter.n, counter.items, y.detach(), color.name
 
 
+class Holder(nn.Module):
+    """Objects among its attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.counter = Counter(3)
+        self.counters, self.both = [Counter(1), Counter(2)], (Counter(5), 6)
+        self.by_name = {"a": Counter(8)}
+
+    def forward(self, x):
+        self.counter.add(2)
+        total = self.counter.n + self.both[0].n * 10 + self.by_name["a"].n * 100
+        for counter in self.counters:
+            counter.add(1)
+            total += counter.n * 1000
+        return x * 2, total, Pair(x).second, self.counter.items
+
+
 class Structures(nn.Module):
     def forward(self, x: dict[str, Tensor], many: list[Tensor], pair: tuple[Tensor, int]):
         out = torch.zeros(3)
@@ -195,7 +213,8 @@ def arithmetic(n: int, f: float, s: str):
     numbers = [n // 3, n % 3, -7 // 2, -7 % 3, int(f), abs(-n), min(n, 3), max(n, 9), n ^ 5, n & 6]
     floats = [math.sqrt(f), math.pi * f, n / 3, 2**0.5, float(n), round(f), f % 0.7, n**2]
     whole = [math.floor(f), math.ceil(f)]
-    text = s.upper() + ",".join(s.split("b")) + str(n) + f"{n}-{f}-{n * 1.0}" + str(1e20) + str(2.0)
+    text = s.upper() + ",".join(s.split("b")) + str(n) + f"{n}-{f}-{n * 1.0}"
+    text += str(1e20) + str(2.0) + "%d-%s" % (n, s)  # noqa: UP031
     table = {"a": 1, "b": 2}
     table["c"] = n
     table.pop("a")
@@ -204,6 +223,16 @@ def arithmetic(n: int, f: float, s: str):
     listed.insert(0, 9)
     listed.extend([7])
     last = listed.pop()
+    table.update({"d": 9})
+    more = {"e": table.get("b", 0), "f": table.setdefault("g", 5), "h": len(table)}
+    del table["b"]
+    words = ["x y".split(), "a-b".replace("-", "+").partition("+"), " q ".strip().ljust(3, ".")]
+    listed.reverse()
+    found = [listed.index(9), listed.count(1), "abcb".find("c"), ord("a"), int("12")]
+    copied = listed.copy()
+    copied.clear()
+    signs = [math.isnan(f), not f > 1, True and n > 3, n == 7 or f == 0, "ab" < "b", [1] == [1]]
+    mixed = [math.gcd(12, 18), n << 2, n >> 1, n | 8, math.factorial(4)]
     holds = "b" in table and not (n > 100) and (s.startswith("a") or n == 2)
     total = 0
     for i, (k, v) in enumerate(zip([1, 2, 3], [4, 5, 6])):  # noqa: B905
@@ -235,7 +264,8 @@ def arithmetic(n: int, f: float, s: str):
         listed[::2],
         [x * 2 for x in listed],
         s[1:3],
-    )
+        more, words, found, len(copied), signs, mixed, listed + [4] * 2, table,
+    )  # fmt: skip
 
 
 def operators(x, index):
@@ -263,6 +293,16 @@ def operators(x, index):
         torch.logsumexp(x, 1), F.one_hot(torch.tensor([0, 2]), 4), F.normalize(x),
         F.cosine_similarity(x, x), F.embedding(torch.tensor([0, 1]), x), x.half().float(),
         x.std(1, unbiased=False), torch.nonzero(x > 0), x.new_zeros([2]), x.sum(0, keepdim=True),
+        F.group_norm(x.t()[None], 2, x[0], x[1], 1e-3), F.layer_norm(x, [4], x[0], x[1], 1e-3),
+        F.embedding(torch.tensor([0, 2]), x, padding_idx=1), torch.std_mean(x, 1)[0],
+        F.l1_loss(x, x * 2, reduction="sum"), F.kl_div(x, x.exp(), reduction="sum"),
+        F.binary_cross_entropy(x.sigmoid(), torch.ones_like(x), x.abs()), torch.ones(2, 2).dim(),
+        x.contiguous(memory_format=torch.contiguous_format).stride(), torch.tensor(2.5).item(),
+        torch.tensor([[1, 2], [3, 4]], dtype=torch.int16), x.type_as(x.double()), int(x[0, 0] * 0),
+        torch.cumsum(x, 1, dtype=torch.float64), F.log_softmax(x, 1, dtype=torch.float64),
+        torch.conv1d(x[None], x[:2, None, :2].expand(2, 3, 2), None, [1], [1], [1]), x.numel(),
+        torch.empty([2, 0]).size(1), torch.zeros_like(x, dtype=torch.bool).any(),
+        x.is_floating_point(),
         x.to(x.double(), False), x.to(torch.float64, True, copy=True),
         x.size(0), x.shape, x.dtype == torch.float32, x.view(-1)[::2], torch.rand_like(x) * 0,
     )  # fmt: skip
@@ -292,6 +332,7 @@ def main() -> None:
     keep("course", script(Course()), torch.randn(2, 4))
     keep("attributes", script(Attributes()), torch.randn(2, 3))
     keep("kinds", script(Kinds()), torch.randn(2, 3))
+    keep("holder", script(Holder()), torch.randn(2))
     table = {"a": torch.ones(3), "b": torch.ones(3) * 2}
     keep("structures", script(Structures()), table, [torch.ones(3)], (torch.ones(1), 4))
     keep("arithmetic", script(arithmetic), 7, 2.7, "abcb")

@@ -116,14 +116,6 @@ class Kind:
     def method(self, value: Any, name: str) -> Callable[..., Any]:
         return functools.partial(self.function(name), value)
 
-    def __call__(self, *args: Any) -> Any:
-        """An object, made by the class's own __init__."""
-        if self.is_module:
-            raise FileFormatError(f"the archive makes a module of {self.short_name}")
-        made = words.Object(self)
-        self.method(made, "__init__")(*args)
-        return made
-
 
 class Library:
     """The code of an archive by name; texts are parsed when they are first asked for."""

@@ -99,7 +99,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "list": list, "dict": dict, "ord": ord, "chr": chr, "hex": hex, "oct": oct, "bin": bin,
     "str": lambda value: text_of(value), "split": _split, "round": _round, "update": _update,
     "__range_length": _range_length, "__derive_index": lambda i, start, step: start + i * step,
-    "list_with_default": _default, "percentFormat": lambda text, *values: text % values,
+    "list_with_default": _default, "percentFormat": lambda text, values: text % values,
     "format": lambda text, *values: text.format(*(_Shown(v) for v in values)),
     "degrees": math.degrees, "radians": math.radians, "factorial": math.factorial,
     "isnan": math.isnan, "isinf": math.isinf, "isfinite": math.isfinite, "gcd": math.gcd,
