@@ -3,6 +3,7 @@ reconstruction in every dtype, gradients of both orders by finite differences, r
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -202,6 +203,42 @@ def pivots_of(*values: int) -> tn.Tensor:
 def test_refusals(fn: Callable[[tn.Tensor], Any], words: str) -> None:
     with pytest.raises(RuntimeError, match=words):
         fn(tn.eye(3))
+
+
+needs_fma = pytest.mark.skipif(
+    os.environ.get("TENON_CPU_ISA") == "baseline", reason="products are rounded there"
+)
+
+
+@needs_fma
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64])
+@pytest.mark.parametrize("n", [3, 8, 9, 16])
+def test_rounding_leaves_matrices_without_full_rank_a_pivot(n: int, dtype: tn.dtype) -> None:
+    """Products are subtracted unrounded, so that what is left is hardly ever exactly zero."""
+    rows = tn.from_numpy(np.random.default_rng(n).normal(size=(60, n - 1, n))).to(dtype)
+    a = rows.mT @ rows
+    assert int(LA.lu_factor_ex(a).info.count_nonzero()) <= 1
+    assert int(LA.inv_ex(a).info.count_nonzero()) <= 1
+    assert LA.solve(a[:1], tn.ones(1, n, 1, dtype=dtype)).isfinite().all()
+
+
+@needs_fma
+@pytest.mark.parametrize("dtype", [tn.float32, tn.float64])
+def test_which_matrices_are_singular(dtype: tn.dtype) -> None:
+    """The matrix itself is factored, not its transpose: PyTorch finds the same ones singular."""
+    counted, scaled = tn.arange(1, 10, dtype=dtype).view(3, 3), tn.tensor([[0.1, 0.3], [0.2, 0.6]])
+    for a, info in ((counted, 0), (counted.mT, 3), (scaled.to(dtype), 2), (scaled.to(dtype).mT, 0)):
+        right = tn.ones(len(a), 1, dtype=dtype)
+        for x in (a, a.contiguous()):
+            assert (
+                LA.lu_factor_ex(x).info == LA.inv_ex(x).info == LA.solve_ex(x, right).info == info
+            )
+            for call in (LA.inv, lambda x, right=right: LA.solve(x, right)):
+                if info:
+                    with pytest.raises(LA.LinAlgError, match="singular"):
+                        call(x)
+                else:
+                    assert call(x).isfinite().all()
 
 
 def test_singular_matrices_have_factors() -> None:

@@ -4,7 +4,7 @@
  * to LAPACK, transposed, and moves nothing: a quotient of two polynomials of degree 13 of the matrix
  * divided by a power of two, squared as often.
  *
- * family: lapack_general; types: f32 f64 c64 c128 */
+ * family: lapack_general; types: f32 f64 c64 c128; isa: each; fused */
 #include <tenon/args_eigen.h>
 #include <tenon/args_linalg.h>
 
@@ -42,7 +42,7 @@ static int lu_of(const job *j, int64_t i, char *room) {
     int m = j->m, n = j->n, info = 0;
     T *w = (T *)(void *)room;
     transpose(j->a + i * area(m, n), m, n, w);
-    if (m == n && n <= TINY) {
+    if (m == n && n <= TINY_LU) {
         info = tiny_lu(n, w, j->pivots + i * n);
     } else {
         LAPACK(getrf)(&m, &n, w, &m, j->pivots + i * least(m, n), &info);

@@ -6,7 +6,7 @@
  * moved (what is conjugate then too is said where it is so), nor where factors are used by rows, as in
  * solving; QR and eigenvectors go through transposed copies.
  *
- * family: lapack; types: f32 f64 c64 c128 */
+ * family: lapack; types: f32 f64 c64 c128; isa: each; fused */
 #include <tenon/args_eigen.h>
 #include <tenon/args_linalg.h>
 
@@ -44,16 +44,24 @@ static int factor_lu(const job *j, int64_t i, T *lu, int *pivots) {
     int info = 0;
     if (j->n == 0) return 0; /* a leading dimension must be at least 1 */
     memcpy(lu, j->a + i * area(j->n, j->n), (size_t)area(j->n, j->n) * sizeof(T));
-    if (j->n <= TINY) return tiny_lu(j->n, lu, pivots);
+    if (j->n <= TINY_LU) return tiny_lu(j->n, lu, pivots);
     LAPACK(getrf)(&j->n, &j->n, lu, &j->n, pivots, &info);
     return info;
+}
+
+/* The same for what tiny_solve takes. */
+static int factor_tiny(const job *j, int64_t i, T *lu, int *pivots) {
+    const T *a = j->a + i * area(j->n, j->n);
+    for (int r = 0; r < j->n; r++)
+        for (int c = 0; c < j->n; c++) lu[c * j->n + r] = *a++;
+    return tiny_lu(j->n, lu, pivots);
 }
 
 static int inverse_of(const job *j, int64_t i, char *room) {
     int *pivots = (int *)(void *)room;
     T *out = j->out[0] + i * area(j->n, j->n), *work = (T *)(void *)(room + 8 * (size_t)j->n);
-    bool tiny = j->n <= TINY;
-    int info = factor_lu(j, i, tiny ? work : out, pivots);
+    bool tiny = j->n <= TINY_LU;
+    int info = tiny ? factor_tiny(j, i, work, pivots) : factor_lu(j, i, out, pivots);
     if (tiny) {
         identity(out, j->n);
         if (info == 0) tiny_solve(j->n, work, pivots, out, j->n);
@@ -175,10 +183,11 @@ static int solution_of(const job *j, int64_t i, char *room) {
     int *pivots = (int *)(void *)room;
     T *lu = (T *)(void *)(room + 8 * (size_t)j->n), *out = j->out[0] + i * area(j->n, j->k),
       one = 1;
-    int info = factor_lu(j, i, lu, pivots);
+    bool tiny = j->n <= TINY_LU;
+    int info = tiny ? factor_tiny(j, i, lu, pivots) : factor_lu(j, i, lu, pivots);
     if (info != 0 || j->k == 0) return info;
     memcpy(out, j->b + i * area(j->n, j->k), (size_t)area(j->n, j->k) * sizeof(T));
-    if (j->n <= TINY) {
+    if (tiny) {
         tiny_solve(j->n, lu, pivots, out, j->k);
         return 0;
     }
@@ -338,7 +347,7 @@ static tn_status invert(const tn_call *call, const tn_view *a, const tn_view *ou
                    "singular.";
     }
     j.lwork = getri_work(j.n);
-    int64_t tiny = j.n <= TINY ? bytes(area(j.n, j.n)) : 0;
+    int64_t tiny = j.n <= TINY_LU ? bytes(area(j.n, j.n)) : 0;
     st = run(call, &j, 8 * (int64_t)j.n + tiny, a->ndim > 2);
     for (int64_t i = 0; !st && codes && i < j.batch; i++) codes[i] = j.info[i];
     return st;

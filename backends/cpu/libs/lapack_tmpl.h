@@ -117,9 +117,13 @@ static inline void identity(T *x, int n) {
 /* ---- Small matrices ----------------------------------------------------------------------------
  * LAPACK's calls take longer than their work there. A matrix is in columns, as LAPACK has it. */
 
-enum { TINY = TMPL_IS_COMPLEX ? 0 : 8 };
+enum { TINY = TMPL_IS_COMPLEX ? 0 : 8, TINY_LU = TMPL_IS_COMPLEX ? 0 : 16 };
 
-/* As getrf: rows change places so that the largest of a column divides it; returns its info. */
+/* Each product is subtracted unrounded (`fused`, where the processor can), which OpenBLAS does not:
+ * the last pivots of a matrix that is all but singular would be whole numbers of the smallest place
+ * of what they come from, and often exactly zero.
+ *
+ * As getrf: rows change places so that the largest of a column divides it; returns its info. */
 static inline int tiny_lu(int n, T *a, int *pivots) {
     int info = 0;
     for (int k = 0; k < n; k++) {
@@ -145,36 +149,39 @@ static inline int tiny_lu(int n, T *a, int *pivots) {
     return info;
 }
 
-/* Rows of b, of k elements, change back the places that pivots had them change. */
-static inline void rows_back(int n, const int *pivots, T *b, int k) {
-    for (int r = n - 1; r >= 0; r--) {
-        T *row = b + (int64_t)r * k, *other = b + (int64_t)(pivots[r] - 1) * k;
-        for (int c = 0; row != other && c < k; c++) {
-            T one = row[c];
-            row[c] = other[c];
-            other[c] = one;
-        }
+static inline void change_rows(T *b, int k, int one, int other) {
+    T *row = b + (int64_t)one * k, *from = b + (int64_t)other * k;
+    for (int c = 0; row != from && c < k; c++) {
+        T kept = row[c];
+        row[c] = from[c];
+        from[c] = kept;
     }
 }
 
-/* Solves with the transpose of what tiny_lu took, for k right sides that are rows of b. */
+/* Rows of b, of k elements, change back the places that pivots had them change. */
+static inline void rows_back(int n, const int *pivots, T *b, int k) {
+    for (int r = n - 1; r >= 0; r--) change_rows(b, k, r, pivots[r] - 1);
+}
+
+/* Solves with what tiny_lu took, for k right sides that are columns of b, which has its rows one
+ * after the other. */
 static inline void tiny_solve(int n, const T *lu, const int *pivots, T *b, int k) {
-    for (int r = 0; r < n; r++) {
+    for (int r = 0; r < n; r++) change_rows(b, k, r, pivots[r] - 1);
+    for (int r = 1; r < n; r++) {
         T *row = b + (int64_t)r * k;
         for (int i = 0; i < r; i++) {
-            const T *other = b + (int64_t)i * k, times = lu[r * n + i];
+            const T *other = b + (int64_t)i * k, times = lu[i * n + r];
+            for (int c = 0; c < k; c++) row[c] -= times * other[c];
+        }
+    }
+    for (int r = n - 1; r >= 0; r--) {
+        T *row = b + (int64_t)r * k;
+        for (int i = r + 1; i < n; i++) {
+            const T *other = b + (int64_t)i * k, times = lu[i * n + r];
             for (int c = 0; c < k; c++) row[c] -= times * other[c];
         }
         for (int c = 0; c < k; c++) row[c] /= lu[r * n + r];
     }
-    for (int r = n - 2; r >= 0; r--) {
-        T *row = b + (int64_t)r * k;
-        for (int i = r + 1; i < n; i++) {
-            const T *other = b + (int64_t)i * k, times = lu[r * n + i];
-            for (int c = 0; c < k; c++) row[c] -= times * other[c];
-        }
-    }
-    rows_back(n, pivots, b, k);
 }
 
 /* The lower factor of a symmetric matrix in rows, in place; the order of the leading minor that is
