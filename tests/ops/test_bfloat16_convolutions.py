@@ -147,6 +147,17 @@ def test_transposed_with_bias() -> None:
     check(found, exact, shape.backward(empty, np.abs(b), np.abs(g))[0] + np.abs(z))
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_no_images(stride: int) -> None:
+    x = tn.zeros(0, 8, 9, 9, dtype=tn.bfloat16, requires_grad=True)
+    w = tn.ones(16, 4, 3, 3, dtype=tn.bfloat16, requires_grad=True)
+    bias = tn.ones(16, dtype=tn.bfloat16, requires_grad=True)
+    found = F.conv2d(x, w, bias, stride, groups=2)
+    found.sum().backward()
+    assert found.shape[:2] == (0, 16) and x.grad.shape == x.shape
+    assert (w.grad == 0).all() and (bias.grad == 0).all() and w.grad.shape == w.shape
+
+
 @pytest.mark.parametrize("channels", [4, 40])
 def test_pixels_that_no_window_meets(channels: int) -> None:
     """Their gradient is 0, the bias of the transposed convolution alone."""

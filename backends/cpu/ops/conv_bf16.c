@@ -687,8 +687,8 @@ static void weight_cut(const geometry *g, weight_job *j) {
         if (j->height == 1 || room_mul(g->groups, j->row_blocks) >= FAIR) break;
     }
     int64_t wanted = smaller(g->n, 1 + FAIR / (1 + g->groups * j->row_blocks));
-    j->chunk = parts_of(g->n, wanted);
-    j->chunks = parts_of(g->n, j->chunk);
+    j->chunk = g->n > 0 ? parts_of(g->n, wanted) : 1;
+    j->chunks = parts_of(g->n, j->chunk); /* of no images none, and the sums are 0 */
 }
 
 tn_status cpu_conv_bf16_backward_weight(const tn_call *call, const tn__conv_backward_weight_args *a,
