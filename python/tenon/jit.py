@@ -57,7 +57,7 @@ from tenon._program.jit_names import (  # noqa: F401 - PyTorch's names
 )
 from tenon._program.script import NotSupportedError, UnsupportedNodeError
 from tenon._program.trace_check import check_again, constants_of, same_constants
-from tenon._program.traced import Layout, Recording, TracerWarning
+from tenon._program.traced import Layout, Recording, TracerWarning, warn_of_constants
 from tenon._program.weak_cache import weakly_cached
 from tenon._program.widen import Origin, take_weights
 from tenon.io import atomic
@@ -402,16 +402,10 @@ def trace(
     methods.check_results(recording.outputs, strict)
     own_gradients -= foreign.state.gradients
     first, constants = str(recording.program), constants_of(recording.program)
-    count, where = recording.program.reads
+    count = recording.program.reads[0]
     scripts = dict(_scripts.called)
     if count > sum(scripts.values()):
-        warnings.warn(
-            "Converting a tensor to a Python number or array might cause the trace to be "
-            "incorrect: what was computed with it is a constant of the program"
-            + (f" ({where})" if where else ""),
-            TracerWarning,
-            stacklevel=2,
-        )
+        warn_of_constants(recording.program, stacklevel=3)
     elif not kwargs and not count:
         origin = Origin(func, recording.layout, Layout.of((args, {}), "inputs of a trace")[1])
         recording = _free_batch(origin, recording) if check_trace else recording

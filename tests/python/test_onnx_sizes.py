@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,3 +118,29 @@ def test_options_of_an_export(tmp_path: Path) -> None:
     node.raw_data = bytes(len(node.raw_data))
     with pytest.raises(tn.onnx.OnnxExporterError, match="another one"):
         onnx._verify(again)
+
+
+class Looking(tn.nn.Module):
+    def forward(self, x: tn.Tensor, shift: tn.Tensor) -> tn.Tensor:
+        return (x * 2 if tn.equal(x, x) else x) + float(shift.sum())
+
+
+def test_values_that_are_looked_at_are_constants_of_the_old_exporter() -> None:
+    x, shift = tn.arange(6.0).reshape(2, 3), tn.ones(3)
+    with pytest.raises(Exception, match="the module looks at values of tensors"):
+        tn.onnx.export(Looking(), (x, shift))
+    file = io.BytesIO()
+    with pytest.warns(tn.jit.TracerWarning, match="a constant of the program") as seen:
+        tn.onnx.export(
+            Looking(), (x, shift), file, dynamo=False, input_names=["x", "shift"],
+            dynamic_axes={"x": {0: "rows"}},
+        )  # fmt: skip
+    assert len(seen) == 1
+    assert seen[0].filename == __file__
+    more = tn.arange(12.0).reshape(4, 3)
+    assert tn.equal(tn.onnx.load(file.getvalue())(more, shift), more * 2 + 3)
+    with pytest.raises(NotImplementedError, match="cannot be made free"):  # the sum is another
+        tn.onnx.export(
+            Looking(), (x, shift), dynamo=False, input_names=["x", "shift"],
+            dynamic_axes={"shift": {0: "shifts"}},
+        )  # fmt: skip

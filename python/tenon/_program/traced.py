@@ -7,6 +7,7 @@ import functools
 import inspect
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,17 @@ from tenon.utils import _pytree
 
 class TracerWarning(Warning):
     """A traced program may not be what the function is."""
+
+
+def warn_of_constants(program: Program, stacklevel: int) -> None:
+    """Says that a program has constants that follow from values."""
+    where = program.reads[1]
+    warnings.warn(
+        "Converting a tensor to a Python number or array might cause the trace to be incorrect: "
+        "what was computed with it is a constant of the program" + (f" ({where})" if where else ""),
+        TracerWarning,
+        stacklevel=stacklevel,
+    )
 
 
 # ---- Structures of tensors and other values ------------------------------------------------------

@@ -18,7 +18,14 @@ from tenon import jit
 from tenon._program import COMMON, CONSTANT, DEAD, FOLD
 from tenon._program import note as _notes
 from tenon._program.errors import GuardOnDataDependentSymNode, UserError, UserErrorType
-from tenon._program.traced import NumbersDiffer, Recording, free_size, restored, unchanged
+from tenon._program.traced import (
+    NumbersDiffer,
+    Recording,
+    free_size,
+    restored,
+    unchanged,
+    warn_of_constants,
+)
 from tenon._program.turns import Turn
 from tenon._submodules import on_demand
 from tenon.export import exported_program, graph_signature
@@ -240,6 +247,18 @@ def export(
     prefer_deferred_runtime_asserts_over_guards: bool = False,
 ) -> ExportedProgram:
     """The program of a call of `mod`. Sizes are fixed but for those that dynamic_shapes names."""
+    return exported(mod, args, kwargs, dynamic_shapes)
+
+
+def exported(
+    mod: Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None,
+    dynamic_shapes: Any,
+    values_fixed: bool = False,
+) -> ExportedProgram:
+    """export; with `values_fixed` what follows from values that the module looks at is a constant,
+    as in a trace, with a warning."""
     if not isinstance(mod, Module):
         raise ValueError(f"Expected `mod` to be an instance of `nn.Module`, got {type(mod)}.")
     if isinstance(mod, jit.ScriptModule):
@@ -258,7 +277,7 @@ def export(
         scopes = _Scopes(mod)
         recording = _record(mod, args, kwargs, scopes, counted)
         count, where = recording.program.reads
-        if count:
+        if count and not values_fixed:
             raise GuardOnDataDependentSymNode(
                 "export: the module looks at values of tensors, so that its course or a constant "
                 "may depend on them: use tenon.where, or compute it outside"
@@ -273,6 +292,8 @@ def export(
         except NumbersDiffer:
             counted = True
             recording = _free_hints(again, mod, tensors, sizes)
+    if recording.program.reads[0]:
+        warn_of_constants(recording.program, stacklevel=4)
     recording.program.optimize(FOLD | COMMON | DEAD)
     jit._wrap(mod, recording)
     note = json.loads(recording.program.note)

@@ -17,7 +17,7 @@ from typing import Any
 import tenon
 from tenon._tensor.dims import wrapped_dim
 from tenon.export import Dim, ExportedProgram
-from tenon.export import export as _export
+from tenon.export import exported as _exported
 from tenon.io import atomic
 from tenon.nn import Module
 from tenon.onnx import _rules
@@ -181,7 +181,8 @@ def export(
 ) -> ONNXProgram:
     """Writes `model`, called with `args`, to `f` (a path, a file or nothing) as an ONNX model.
 
-    verify=True runs it and holds its results against the module's.
+    verify=True runs it and holds its results against the module's. With dynamo=False what follows
+    from values that the module looks at is a constant, as in jit.trace, with a warning.
     """
     from tenon.onnx._translate import translate
 
@@ -203,7 +204,8 @@ def export(
         if dynamic_axes and dynamic_shapes is None:
             dynamic_shapes = _by_position(model, args, kwargs, input_names, dynamic_axes)
         with _in_export():
-            model = _export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+            traced = options.get("dynamo") is False
+            model = _exported(model, args, kwargs, dynamic_shapes, values_fixed=traced)
     proto = translate(
         model, opset, input_names, output_names, dict(options.get("custom_opsets") or {})
     )
