@@ -9,6 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define CPU_GUARDED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CPU_GUARDED 1
+#endif
+#endif
+#if CPU_GUARDED
+#include <sanitizer/asan_interface.h>
+#endif
+
 #define ALIGN UINT64_C(64)
 #define HUGE_PAGE (UINT64_C(2) << 20)
 #define ARENA_BYTES (UINT64_C(32) << 20)
@@ -415,9 +426,7 @@ static CPU_NOINLINE tn_status small_alloc_slow(uint32_t c, uint64_t bytes, void 
     return TN_OK;
 }
 
-tn_status cpu_alloc(void *ctx, int32_t device, uint64_t bytes, void **ret_data) {
-    (void)ctx;
-    (void)device;
+static inline tn_status take(uint64_t bytes, void **ret_data) {
     if (CPU_UNLIKELY(bytes > SMALL_MAX)) return large_alloc(bytes, ret_data);
     uint32_t c = class_of(bytes);
     thread_cache *t = mine;
@@ -435,10 +444,7 @@ tn_status cpu_alloc(void *ctx, int32_t device, uint64_t bytes, void **ret_data) 
     return small_alloc_slow(c, bytes, ret_data);
 }
 
-void cpu_free(void *ctx, int32_t device, void *data, uint64_t bytes) {
-    (void)ctx;
-    (void)device;
-    if (!data) return;
+static inline void give(void *data, uint64_t bytes) {
     if (CPU_UNLIKELY(bytes > SMALL_MAX)) {
         large_free(data);
         return;
@@ -449,6 +455,41 @@ void cpu_free(void *ctx, int32_t device, void *data, uint64_t bytes) {
         small_give(&t->bin[c], c, data);
     else
         small_free_slow(data, c);
+}
+
+/* Under the sanitizer no byte behind a block may be touched, and none of a small block that is free but
+ * those that the lists use. */
+#if CPU_GUARDED
+#define GUARD UINT64_C(64)
+static tn_status take_guarded(uint64_t bytes, void **ret_data) {
+    tn_status st = bytes < UINT64_MAX - GUARD ? take(bytes + GUARD, ret_data) : no_memory(bytes);
+    if (st != TN_OK) return st;
+    __asan_unpoison_memory_region(*ret_data, bytes);
+    __asan_poison_memory_region((char *)*ret_data + bytes, GUARD);
+    return TN_OK;
+}
+
+static void give_guarded(void *data, uint64_t bytes) {
+    __asan_unpoison_memory_region(data, bytes + GUARD);
+    if (bytes + GUARD <= SMALL_MAX) __asan_poison_memory_region((char *)data + GUARD, bytes);
+    give(data, bytes + GUARD);
+}
+
+#else
+#define take_guarded take
+#define give_guarded give
+#endif
+
+tn_status cpu_alloc(void *ctx, int32_t device, uint64_t bytes, void **ret_data) {
+    (void)ctx;
+    (void)device;
+    return take_guarded(bytes, ret_data);
+}
+
+void cpu_free(void *ctx, int32_t device, void *data, uint64_t bytes) {
+    (void)ctx;
+    (void)device;
+    if (data) give_guarded(data, bytes);
 }
 
 /* ---- "tn.memory/1" -----------------------------------------------------------------------------
