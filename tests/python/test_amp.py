@@ -337,3 +337,33 @@ def test_settings_of_one_kind_of_device_by_their_older_names(
     tn.amp.set_autocast_cpu_dtype(tn.float16)
     tn.amp.set_autocast_cpu_enabled(True)
     assert asked == [("cuda", tn.bfloat16), ("cpu", tn.float16), ("cpu", True)]
+
+
+LOW = tn.bfloat16
+KEPT: dict[str, Callable[[], tn.Tensor]] = {
+    "grid": lambda: F.grid_sample(
+        tn.ones(1, 2, 4, 4), tn.zeros(1, 3, 3, 2, dtype=LOW), align_corners=False
+    ),
+    "grid of volumes": lambda: F.grid_sample(
+        tn.ones(1, 2, 4, 4, 4, dtype=LOW), tn.zeros(1, 3, 3, 3, 3), align_corners=False
+    ),
+    "fractional": lambda: F.fractional_max_pool2d(tn.ones(1, 4, 4, dtype=LOW), 2, output_size=2),
+    "inv": lambda: tn.linalg.inv(tn.eye(3, dtype=LOW)),
+    "solve": lambda: tn.linalg.solve(tn.eye(3, dtype=LOW), tn.ones(3, 1, dtype=LOW)),
+    "cholesky": lambda: tn.linalg.cholesky(tn.eye(3, dtype=LOW)),
+    "qr": lambda: tn.linalg.qr(tn.eye(3, dtype=LOW)).Q,
+    "svdvals": lambda: tn.linalg.svdvals(tn.eye(3, dtype=LOW)),
+    "eigvalsh": lambda: tn.linalg.eigvalsh(tn.eye(3, dtype=LOW)),
+    "lstsq": lambda: tn.linalg.lstsq(tn.eye(3, dtype=LOW), tn.eye(3, dtype=LOW)).solution,
+    "rfft": lambda: tn.fft.rfft(tn.ones(8, dtype=LOW)).real,
+    "ifft2": lambda: tn.fft.ifft2(tn.ones(4, 4, dtype=LOW)).real,
+    "bilinear": lambda: F.bilinear(tn.ones(2, 3), tn.ones(2, 3, dtype=LOW), tn.ones(4, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_computed_in_float32_on_the_cpu(name: str) -> None:
+    with tn.autocast("cpu", dtype=LOW):
+        got = KEPT[name]()
+    assert got.dtype == tn.float32
+    assert got.isfinite().all()
