@@ -21,7 +21,8 @@ from tenon.io.pt_reader import MapLocation
 
 __all__ = [
     "FileFormatError", "UnsafeContentError", "add_safe_globals", "clear_safe_globals",
-    "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "save", "skip_data",
+    "default_restore_location", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
+    "location_tag", "save", "skip_data",
 ]  # fmt: skip
 
 _NAMING = "tenon._tensor.pickled"
@@ -117,6 +118,21 @@ def _read(file: BinaryIO, map_location: MapLocation, mmap: bool, everything: boo
             raise
     file.seek(start)
     return _pickled().read(file, map_location, named_only=not everything)
+
+
+def location_tag(storage: Any) -> str:
+    """What files say of the place of a storage: "cpu", "cuda:0"."""
+    device = storage.device
+    return device.type if device.type in ("cpu", "meta") else f"{device.type}:{device.index or 0}"
+
+
+def default_restore_location(storage: Any, location: str) -> Any:
+    """The storage where a file says that it was, for a `map_location` that is a function. A place
+    that no device here has is a RuntimeError."""
+    if location_tag(storage) == location:
+        return storage
+    device = _imported("tenon").device(location)
+    return storage if device == storage.device else storage.to(device=device)
 
 
 def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:

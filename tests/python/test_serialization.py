@@ -728,3 +728,26 @@ def test_a_file_that_is_still_open_holds_what_was_saved(tmp_path, new):
     with open(path, "wb") as file:
         tenon.save({"x": tenon.ones(3)}, file, _use_new_zipfile_serialization=new)
         assert tenon.load(path)["x"].tolist() == [1, 1, 1]
+
+
+def test_places_by_their_names_in_files() -> None:
+    """As fairseq's map_location: a function that says where each storage goes."""
+    data = io.BytesIO()
+    tenon.save({"a": tenon.ones(3), "b": tenon.arange(4)[::2]}, data)
+    for place, kind in (("cpu", "cpu"), ("meta", "meta")):
+        data.seek(0)
+        found = tenon.load(
+            data,
+            map_location=lambda storage, _, to=place: tenon.serialization.default_restore_location(
+                storage, to
+            ),
+        )
+        assert {t.device.type for t in found.values()} == {kind}
+    storage = tenon.ones(2).untyped_storage()
+    assert tenon.serialization.location_tag(storage) == "cpu"
+    assert tenon.serialization.default_restore_location(storage, "cpu") is storage
+    assert (
+        tenon.serialization.location_tag(tenon.ones(2, device="meta").untyped_storage()) == "meta"
+    )
+    with pytest.raises(RuntimeError, match="nowhere"):
+        tenon.serialization.default_restore_location(storage, "nowhere")
