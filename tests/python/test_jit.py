@@ -788,3 +788,9 @@ def test_places_in_loops_and_after_writes() -> None:
     x = tn.arange(4.0).view(2, 2)
     traced = jit.trace(fn, (x, tn.tensor(0)))
     assert all(tn.equal(traced(x, tn.tensor(i)), fn(x, tn.tensor(i))) for i in (0, 1))
+
+
+def test_what_fork_begins_is_a_future() -> None:
+    made = tn.jit.fork(lambda x, k: x * k, tn.ones(2), k=3)
+    assert type(made) is tn.jit.Future is tn.futures.Future and made.done()
+    assert tn.jit.wait(made).tolist() == made.value().tolist() == [3, 3]

@@ -15,8 +15,8 @@ from tenon.futures import Future
 from tenon.nn import Module
 
 __all__ = [
-    "Attribute", "CompilationUnit", "Error", "Final", "annotate", "enable_onednn_fusion", "fork",
-    "fuser", "hidden_weights", "onednn_fusion_enabled", "optimized_execution",
+    "Attribute", "CompilationUnit", "Error", "Final", "Future", "annotate", "enable_onednn_fusion",
+    "fork", "fuser", "hidden_weights", "onednn_fusion_enabled", "optimized_execution",
     "set_fusion_strategy", "strict_fusion", "wait",
 ]  # fmt: skip
 
