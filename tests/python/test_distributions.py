@@ -222,6 +222,25 @@ def test_expand():
     assert n.log_prob(n.sample()).shape == (4,)
 
 
+def test_expand_of_a_class_that_names_other_parameters() -> None:
+    class Steps(D.Categorical):
+        arg_constraints = {"at": D.constraints.real}
+
+        def __init__(self, at, validate_args=None):
+            self.at = at
+            super().__init__(tenon.stack([at, 1 - at], -1), validate_args=validate_args)
+
+        def expand(self, batch_shape, _instance=None):
+            new = self._get_checked_instance(Steps, _instance)
+            new.at = self.at.expand(batch_shape)
+            return super().expand(batch_shape, new)
+
+    wide = Steps(tenon.tensor([0.25, 0.5])).expand((3, 2))
+    got = wide.log_prob(tenon.tensor(0)).exp()
+    assert tenon.allclose(got, tenon.tensor([0.25, 0.5]).expand(3, 2))
+    assert wide.at.shape == (3, 2)
+
+
 DRAWS = [
     "Normal(lib.zeros(3), lib.ones(3) * 2).rsample((2,))",
     "Normal(lib.zeros(3), lib.ones(3) * 2).sample((2,))",

@@ -132,3 +132,10 @@ MISTAKES = [
 def test_common_mistakes_have_pytorchs_words(call, text: str) -> None:
     with pytest.raises(RuntimeError, match=re.escape(text)):
         call()
+
+
+def test_numbers_of_tensors() -> None:
+    x = tn.ones(2)
+    assert isinstance(x._cdata, int)
+    assert x._cdata == x._cdata
+    assert len({t._cdata for t in (x, x.detach(), x[:], tn.ones(2))}) == 4

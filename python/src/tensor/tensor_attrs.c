@@ -169,6 +169,10 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *unused) {
     }
     return tnp_check(tn_set_requires_grad(tnp_of(self), value == Py_True));
 }
+ATTR(get_cdata) {
+    (void)unused;
+    return PyLong_FromVoidPtr(tnp_of(self));
+}
 ATTR(get_is_leaf) {
     (void)unused;
     return PyBool_FromLong(tn_is_leaf(tnp_of(self)));
@@ -318,6 +322,7 @@ PyGetSetDef tnp_tensor_getset[] = {
     {"imag", get_imag, set_imag, "View of the imaginary parts.", NULL},
     {"requires_grad", get_requires_grad, set_requires_grad,
      "True when operators on it are recorded.", NULL},
+    {"_cdata", get_cdata, NULL, "A number that no other tensor has while this one lives.", NULL},
     {"is_leaf", get_is_leaf, NULL, "True when no recorded operator made it.", NULL},
     {"retains_grad", get_retains_grad, NULL, "True after retain_grad().", NULL},
     {"grad", get_grad, set_grad, "The gradient that backward() added up, or None.", NULL},

@@ -101,7 +101,8 @@ class Distribution:
         if cls.__init__ is Distribution.__init__:  # of no distribution in particular
             raise NotImplementedError(f"{type(self)} does not implement expand")
         new = self._get_checked_instance(cls, _instance)
-        for name in self.arg_constraints:
+        named = cls.arg_constraints  # a class derived from it may name others of its own
+        for name in self.arg_constraints if isinstance(named, property) else named:
             if name in self.__dict__:
                 value = self.__dict__[name]
                 event = value.shape[len(self._batch_shape) :]
