@@ -139,3 +139,12 @@ def test_numbers_of_tensors() -> None:
     assert isinstance(x._cdata, int)
     assert x._cdata == x._cdata
     assert len({t._cdata for t in (x, x.detach(), x[:], tn.ones(2))}) == 4
+
+
+def test_loaders_that_keep_pytorchs_names_alone_have_a_length() -> None:
+    class Own(DataLoader):
+        def __init__(self, loader: DataLoader) -> None:
+            for name in ("dataset", "batch_size", "_dataset_kind", "batch_sampler", "drop_last"):
+                self.__dict__[name] = getattr(loader, name)
+
+    assert len(Own(DataLoader(range(7), batch_size=3))) == 3

@@ -493,7 +493,7 @@ class DataLoader(Generic[T_co]):
         return iterator
 
     def __len__(self) -> int:
-        if not self._iterable:
+        if self._dataset_kind != _DatasetKind.Iterable:
             return len(self._index_sampler)
         length = self._IterableDataset_len_called = len(self.dataset)
         if self.batch_size is None:
