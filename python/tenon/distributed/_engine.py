@@ -130,6 +130,14 @@ _lost: list[Any] = []
 _running: set[Operation] = set()
 
 
+def _sweep() -> None:
+    """Lets go of what is done. Other threads begin and end operations meanwhile: the list is made
+    without Python's code between."""
+    for ended in [o for o in list(_running) if o.done()]:
+        ended.sweep()
+        _running.discard(ended)
+
+
 class Operation:
     """One operation that was started. `after` runs once, when it was waited for. senders: where it
     receives from any of these ranks of the default group, which an engine does not watch. there:
@@ -336,9 +344,7 @@ class World:
             )
         library().check(status)
         operation = Operation(handle, (input, output, event), after, senders, device, self)
-        for ended in [o for o in _running if o.done()]:
-            ended.sweep()
-            _running.discard(ended)
+        _sweep()
         if later or device is not None:
             _running.add(operation)
         return operation
@@ -350,7 +356,7 @@ class World:
 
     def settle(self) -> None:
         """Waits until what this process has started has ended, on the device, too."""
-        for operation in [o for o in _running if o.world is self]:
+        for operation in [o for o in list(_running) if o.world is self]:
             operation.settle()
 
     def abort(self, code: int) -> None:
